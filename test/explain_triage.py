@@ -141,6 +141,110 @@ def _():
     assert answers(xlane("explain", folder)) == ("no", "no", "no", "no")      # new since an earlier run is no recompile
 
 
+FUNCTIONS = """
+import functools, threading, jax, jax.numpy as jnp
+w, x = jnp.ones((8, 8)), jnp.ones((4, 8))
+def make(train):
+    @jax.jit
+    def step(w, x):
+        y = jnp.tanh(x @ w)
+        return w - 0.1 * jnp.mean(y) * w if train else jnp.mean(y)
+    return step
+train, evaluate = make(True), make(False)
+for i in range(15):
+    w = train(w, x)
+for i in range(5):
+    evaluate(w, x)
+    w = train(w, x)
+f = jax.jit(lambda a: a * 2 + 1)
+g = jax.jit(lambda a: jnp.sin(a) - 3)
+for h in f, g:
+    for i in range(15):
+        h(x)
+class Gan:
+    def __init__(self, k):
+        self.k, self.step = k, jax.jit(self._step)
+    def _step(self, a):
+        return jnp.sum(a) * self.k
+for one in [Gan(1.), Gan(2.)]:
+    for i in range(15):
+        one.step(x)
+def loss(w):
+    return jnp.sum(jnp.tanh(x @ w))
+for h in [jax.jit(loss), jax.jit(jax.grad(loss))]:
+    for i in range(15):
+        h(w)
+square = jax.jit(lambda a: jnp.sum(a ** 2))
+for i in range(15):
+    square(x)
+    jax.grad(square)(x)
+def apart(a, n):
+    return a * n
+both = [jax.jit(functools.partial(apart, n=n)) for n in (2., 3.)]
+meet = threading.Barrier(2)
+def work(h):
+    for i in range(15):
+        h(x)
+    meet.wait()
+threads = [threading.Thread(target=work, args=(h,)) for h in both]
+[t.start() for t in threads], [t.join() for t in threads]
+"""
+
+
+@check("W7_functions_of_one_name_are_no_changed_step")
+def _():
+    folder, err = python("functions", FUNCTIONS, args=("--policy", "stop", "--summary"))
+    assert "a step's program changed 0 times in the warm-up window, 0 after it\n" in err, err
+    text = xlane("explain", folder)
+    assert answers(text) == ("no", "no", "no", "no") and "traced again?           no" in text, text
+    heads = re.findall(r"^(`.*?`(?: \(.*?\))?) compiled once, ran (\d+) times: no recompile$", text, re.M)
+    at = lambda mark: next(n for n, line in enumerate(FUNCTIONS.splitlines(), 1) if mark in line)
+    assert ("`step` (functions.py:%d)" % at("@jax.jit"), "20") in heads, (heads, text)
+    assert ("`step@functions.py:%d#2`" % at("@jax.jit"), "5") in heads, (heads, text)
+    assert ("`_lambda@functions.py:%d`" % at("jnp.sin"), "15") in heads, (heads, text)
+    assert ("`_step@functions.py:%d#2`" % at("def _step"), "15") in heads, (heads, text)
+    assert ("`loss@functions.py:%d#2`" % at("def loss"), "15") in heads, (heads, text)
+    assert ("`_lambda@functions.py:%d.backward`" % at("square ="), "15") in heads, (heads, text)
+    assert sorted(n for name, n in heads if "apart" in name) == ["15", "15"], (heads, text)
+    assert "StepTime" in xlane("metrics", folder)
+    # the first of a name says its place only beside another
+    text = xlane("explain", python("functions_one", HEALTHY)[0])
+    assert text.startswith("`train_step` compiled once"), text
+
+
+@check("W7_a_function_that_is_made_anew_is_the_same_step")
+def _():
+    anew = """
+import jax, jax.numpy as jnp
+x = jnp.ones(4)
+for i in range(30):
+    step = jax.jit(lambda a: jnp.sum(a) * RATE)
+    step(x)
+"""
+    folder, err = python("anew", anew.replace("RATE", "(0.1 if i < 20 else 0.2 + i)"),
+                         args=("--policy", "warn", "--summary"))
+    text = xlane("explain", folder)
+    assert "a step's program changed 0 times in the warm-up window, 10 after it" in err and "traced into it change?    yes" in text, \
+        err + text
+    python("anew", anew.replace("RATE", "(0.1 if i < 20 else 0.2 + i)"), args=("--policy", "stop"), status=3)
+    folder, err = python("again_and_again", anew.replace("RATE", "2"), args=("--summary",))
+    assert "the same program was traced again 29 times" in err, err
+    ahead = """
+import jax, jax.numpy as jnp
+step = jax.jit(lambda a: jnp.sum(a))
+for n in 4, 5:
+    compiled = step.lower(jnp.ones(n)).compile()
+    for i in range(15):
+        compiled(jnp.ones(n))
+"""
+    folder, err = python("ahead", ahead, args=("--summary",))
+    assert "dimension 0 took 4, 5 at " in xlane("explain", folder), xlane("explain", folder)
+    failing = "import jax, jax.numpy as jnp\nstep = jax.jit(lambda a: jnp.sum(a))\n" \
+              "for i in range(30):\n    step(jnp.ones(4 if i < 20 else i))\n"
+    folder, err = run("filtered", sys.executable, script("filtered.py", failing), args=("--policy", "stop"), status=3)
+    assert "FAILED_PRECONDITION" in err and "<xlane>" not in err and "<string>" not in err, err
+
+
 @check("W6_a_read_before_the_first_step_keeps_no_step_waiting")
 def _():
     text = HEALTHY.replace("\nfor n in", "\nprint(float(w.sum()))\nfor n in")

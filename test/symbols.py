@@ -6,7 +6,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, "build")
-ONLY = {"libxlane-cpu.so": {"GetPjrtApi"}, "libxlane-guard.so": {"GetPjrtApi", "xlane_guard_attach"},
+ONLY = {"libxlane-cpu.so": {"GetPjrtApi"}, "libxlane-guard.so": {"GetPjrtApi", "xlane_guard_attach",
+    "xlane_guard_function"},
         "libxlane-preload.so": {"dlsym"}}
 
 

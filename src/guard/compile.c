@@ -275,6 +275,8 @@ typedef struct {
     PJRT_Client_Compile_Args *args;
     /* found out */
     char module[256], hash[XL_DIGEST_HEX];
+    char function[384];                                    /* of the user's, that it is made of, or "" */
+    char name[256];                                        /* the module's, in this process: see guard_function_name */
     xl_buf options, topology, versions, process, devices;
     char place[256];                                       /* the line that asked for it, or "" */
     bool reads_value;                                      /* and that line reads a tensor's value */
@@ -317,7 +319,7 @@ static bool watched(guard_state *g, const compile *c, const xl_verdict *v)
     xl_str rest = xl_str_of(g->watch), group = xl_contract_group(xl_str_of(c->module));
     while (rest.n) {
         xl_str one = xl_str_trim(xl_str_cut(&rest, ','));
-        if (one.n && (xl_str_is(one, c->module) || xl_str_eq(one, group)))
+        if (one.n && (xl_str_is(one, c->module) || xl_str_is(one, c->name) || xl_str_eq(one, group)))
             return true;
     }
     return !c->helper && v->against_module.n && c->own >= g->watch_after;
@@ -347,7 +349,7 @@ static uint32_t times_told(const char *module, const xl_verdict *v)
 static void say_why(compile *c, const xl_verdict *v)
 {
     xl_buf *b = &c->why;
-    uint32_t times = times_told(c->module, v), next = 10;
+    uint32_t times = times_told(c->name, v), next = 10;
     bool same = !strcmp(v->reason, "identical"), again = times > 1;
     while (next <= times && next < 1000000000)
         next *= 10;
@@ -451,13 +453,16 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_error *err = NULL;
     compile *c = ctx;
     guard_state *g = c->p->g;
-    xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(c->module));
+    guard_function(xl_str_of(c->module), c->function, sizeof c->function);
+    guard_function_name(xl_str_of(c->module), c->function, c->name, sizeof c->name);
+    xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(c->name));
     c->helper = c->m && xl_contract_helper(c->m);
     xl_verdict v;
     xl_module *m = c->m;
     c->m = NULL;
     guard_frame(g, c->place, sizeof c->place, &c->reads_value);
-    xl_compile_site site = { xl_str_of(c->place), xl_buf_view(&c->devices) };
+    xl_compile_site site = { xl_str_of(c->place), xl_buf_view(&c->devices), xl_str_of(c->function),
+                             xl_str_of(c->name) };
     XL_DO(xl_contracts_judge(g->contracts, a, &c->key, &site, m,
                              (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
     /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions
@@ -501,7 +506,9 @@ static void report(guard_state *g, compile *c, const char *result, double second
 {
     xl_event e;
     xl_event_begin(g->run, &e, "compile");
-    xl_json_put_text(&e.j, "module", c->module);
+    xl_json_put_text(&e.j, "module", c->name);
+    if (c->function[0])
+        xl_json_put_text(&e.j, "function", c->function);
     xl_json_put_text(&e.j, "program", c->hash);
     xl_json_put_text(&e.j, "result", result);
     xl_json_put_num(&e.j, "seconds", seconds);
@@ -599,7 +606,7 @@ out:
             snprintf(c->refused, sizeof c->refused, "%s", xl_error_message(err));
             c->uncacheable = c->refused;
             if (!c->p->no_serialize_warned)
-                guard_say("%s is not cached and will compile in every run: %s", c->module, c->refused);
+                guard_say("%s is not cached and will compile in every run: %s", c->name, c->refused);
             c->p->no_serialize_warned = true;
             xl_error_free(err);
             return;
@@ -635,7 +642,7 @@ static void gathered(guard_state *g, compile *c)
         xl_buf text = { 0 };
         xl_gathered_text(lines, &text);
         xl_event_begin(g->run, &e, "gathered");
-        xl_json_put_text(&e.j, "module", c->module);
+        xl_json_put_text(&e.j, "module", c->name);
         xl_json_key(&e.j, "ops");
         xl_gathered_json(lines, &e.j);
         xl_json_put_str(&e.j, "text", xl_buf_view(&text));
@@ -807,7 +814,7 @@ static PJRT_Error *differing(guard_state *g, compile *c)
 static PJRT_Error *refuse(guard_state *g, compile *c)
 {
     xl_buf text = { 0 }, what = { 0 };
-    xl_buf_printf(&what, "%s %s: %.*s", c->module, strcmp(c->reason, "identical") ? "changed" : "was requested again",
+    xl_buf_printf(&what, "%s %s: %.*s", c->name, strcmp(c->reason, "identical") ? "changed" : "was requested again",
                   XL_FMT(xl_buf_view(&c->why)));
     xl_buf_printf(&text,
                   "xlane: the policy is to stop when a step's program changes or is traced again after the warm-up "
@@ -842,6 +849,8 @@ static PJRT_Error *admit(guard_state *g, compile *c, bool *known)
         if (err)
             guard_fault(g, "comparing a compile", err);
     }
+    if (!c->name[0])
+        snprintf(c->name, sizeof c->name, "%s", c->module);
     xl_module_free(c->m);
     if (*known && c->ranks.n > 1 && g->policy != XL_POLICY_ALLOW)
         out = differing(g, c);
@@ -854,9 +863,9 @@ static void made(guard_state *g, compile *c, xl_module_metrics *named, const cha
                  const xl_cache_found *found)
 {
     xl_metrics_time(g->metrics, named, strcmp(how, "cached") ? XL_M_CompileTime : XL_M_LoadTime, seconds);
-    guard_exec_add(g, c->args->executable, xl_str_of(c->module), c->helper, c->spmd);
+    guard_exec_add(g, c->args->executable, xl_str_of(c->name), c->helper, c->spmd);
     if (guard_recording(g))
-        guard_record_program(c->p, c->args, c->module);
+        guard_record_program(c->p, c->args, c->name);
     if (found)
         store(g, c, seconds);
     c->needs = guard_needs(c->p, c->args->executable);
@@ -871,14 +880,14 @@ static PJRT_Error *produce(guard_state *g, compile *c, bool cache)
     xl_lease lease = { -1 };
     bool leased = false;
     double t = xl_now();
-    xl_module_metrics *named = xl_metrics_module(g->metrics, xl_str_of(c->module));
+    xl_module_metrics *named = xl_metrics_module(g->metrics, xl_str_of(c->name));
     flight *f = guard_takeoff(g, "compile", named ? xl_module_metrics_name(named) : "a program", t);
     PJRT_LoadedExecutable *loaded = !cache        ? NULL
                                     : c->together ? look_together(g, c, &found)
                                                   : look_alone(g, c, &found, &lease, &leased);
     PJRT_Error *out = NULL;
     if (c->why.n && !c->quiet && g->policy == XL_POLICY_WARN) /* before it is compiled, which may take minutes */
-        guard_say("%s %s: %.*s", c->module,
+        guard_say("%s %s: %.*s", c->name,
                   !loaded                           ? "is compiled again"
                   : !strcmp(c->reason, "identical") ? "was loaded from the cache"
                                                     : "changed, and was loaded from the cache",
@@ -954,13 +963,18 @@ void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args
     }
     if (err)
         guard_fault(g, "naming a loaded executable", err);
-    xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(module));
+    char function[384], called[256];
+    guard_function(xl_str_of(module), function, sizeof function);
+    xl_mutex_lock(&g->compile_lock);
+    guard_function_name(xl_str_of(module), function, called, sizeof called);
+    xl_mutex_unlock(&g->compile_lock);
+    xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(called));
     xl_metrics_time(g->metrics, mm, XL_M_LoadTime, seconds);
     xl_metrics_count(g->metrics, mm, XL_M_FrontendCacheHit, 1);
-    guard_exec_add(g, args->loaded_executable, xl_str_of(module), false, NULL);
+    guard_exec_add(g, args->loaded_executable, xl_str_of(called), false, NULL);
     xl_event e;
     xl_event_begin(g->run, &e, "compile");
-    xl_json_put_text(&e.j, "module", module);
+    xl_json_put_text(&e.j, "module", called);
     xl_json_put_text(&e.j, "result", "loaded");
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", "warmup");

@@ -163,6 +163,12 @@ void guard_frame_parse(xl_str text, char *place, size_t room, bool *reads_value)
 bool guard_frame_read(xl_str place);                       /* a value was read on this line */
 void guard_frames_trim(guard_state *g);                    /* keeps the files that PyTorch/XLA writes for us small */
 
+/* function.c */
+/* The function whose module is about to compile, "/home/me/train.py:31", or "" where that is not known. */
+void guard_function(xl_str module, char *out, size_t room);
+/* What a module of that function is called: two functions of one name are two. The caller holds compile_lock. */
+void guard_function_name(xl_str module, const char *function, char *out, size_t room);
+
 /* ahead.c */
 void guard_ahead_start(guard_plugin *p, PJRT_Client *client);
 void guard_ahead_stop(guard_state *g, PJRT_Client *client);

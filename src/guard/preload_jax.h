@@ -9,13 +9,15 @@
  * jax._src.xla_bridge: the embedded device is not announced as an experimental platform, and if JAX takes its built-in
  * CPU backend, which no guard sees, that is said when it happens and not only at the end of the run. At the end of a
  * distributed program JAX closes its coordination service while its client still watches it, and warns of the closed
- * connection: once the program is over, only errors are logged. */
+ * connection: once the program is over, only errors are logged.
+ * jax._src.compiler: see preload_function.h. */
 #ifndef XL_GUARD_PRELOAD_JAX_H
 #define XL_GUARD_PRELOAD_JAX_H
 
 static const char guard_preload_jax[] =
-    "exec('''\n"
+    "exec(compile('''\n"
     "import os, sys\n"
+    "from _xlane import compiler\n"
     "def cluster(module):\n"
     "    class Ranks(module.ClusterEnv):\n"
     "        name = 'xlane'\n"
@@ -66,7 +68,8 @@ static const char guard_preload_jax[] =
     "        return out\n"
     "    module.backends = backends\n"
     "class Finder:\n"
-    "    wanted = {'jax._src.clusters.cluster': cluster, 'jax._src.xla_bridge': bridge}\n"
+    "    wanted = {'jax._src.clusters.cluster': cluster, 'jax._src.xla_bridge': bridge,\n"
+    "              'jax._src.compiler': compiler}\n"
     "    def find_spec(self, name, path=None, target=None):\n"
     "        change = self.wanted.pop(name, None)\n"
     "        if not change: return None\n"
@@ -82,6 +85,6 @@ static const char guard_preload_jax[] =
     "            return spec\n"
     "        except Exception: return None\n"
     "sys.meta_path.insert(0, Finder())\n"
-    "''', {})";
+    "''', '<xlane>', 'exec'), {})";
 
 #endif

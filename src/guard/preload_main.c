@@ -5,7 +5,7 @@
  * instead of the plugin's; for everything else it jumps to the real dlsym. A jump, not a call: dlsym(RTLD_NEXT, ...)
  * looks at the address it was called from, so ours must not appear on the stack. Hence the few lines of assembly.
  *
- * Asked for the entry of jaxlib's module, it runs the few lines of Python of preload_jax.h. */
+ * Asked for the entry of jaxlib's module, it runs the Python of preload_function.h and preload_jax.h. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guard/preload_function.h"
 #include "guard/preload_jax.h"
 
 typedef void *dlsym_fn(void *handle, const char *name);
@@ -119,7 +120,7 @@ static void tell_jax(void)
         return;
     void *p = find_real()(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
     memcpy(&run, &p, sizeof run);
-    if (run)
+    if (run && run(guard_preload_function, NULL) == 0)
         run(guard_preload_jax, NULL);
 }
 

@@ -279,6 +279,8 @@ static void remember_on_disk(xl_arena *a, xl_contracts *c, const record *r, xl_s
     xl_json_put_int(&j, "rank", xl_run_rank(c->run));
     xl_json_put_text(&j, "script", c->script);
     xl_json_put_text(&j, "hash", r->hash);
+    if (r->site.function.n)
+        xl_json_put_str(&j, "function", r->site.function);
     xl_json_key(&j, "parts");
     xl_json_map(&j);
     for (uint32_t i = 0; i < r->n; i++) {
@@ -354,7 +356,8 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
             continue;
         err = xl_json_read(a, "contracts", line, &n);
         const xl_node *hash = err ? NULL : xl_node_get(n, "hash"), *run = err ? NULL : xl_node_get(n, "run"),
-                      *parts = err ? NULL : xl_node_get(n, "parts"), *script = err ? NULL : xl_node_get(n, "script");
+                      *parts = err ? NULL : xl_node_get(n, "parts"), *script = err ? NULL : xl_node_get(n, "script"),
+                      *function = err ? NULL : xl_node_get(n, "function");
         xl_error_free(err);
         if (script && !xl_str_is(script->s, c->script))
             continue;
@@ -367,6 +370,8 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         memcpy(r->hash, hash->s.p, hash->s.n);
         found++;
         r->run = xl_str_dup(&r->arena, run->s);
+        if (function && function->kind == XL_NODE_STR)
+            r->site.function = xl_str_dup(&r->arena, function->s);
         r->n = (uint32_t)parts->n;
         for (uint32_t i = 0; i < r->n; i++) {
             r->name[i] = xl_str_dup(&r->arena, parts->kid[i]->key);
@@ -725,16 +730,18 @@ static const char *compare_parts(xl_arena *a, const record *old, const xl_cache_
     return reason;
 }
 
-/* Keeps within PER_GROUP of a group, not counting what was recalled and never read, RECORDS of all, and a bound on
- * memory; the oldest go. */
-static void forget(xl_contracts *c, xl_str group)
+/* Keeps within PER_GROUP of the newest's group and function, not counting what was recalled and never read, RECORDS of
+ * all, and a bound on memory; the oldest go. */
+static void forget(xl_contracts *c)
 {
+    const record *newest = c->all;
     uint32_t same = 0, kept = 0;
     c->memory = 0;
     for (record **at = &c->all; *at;) {
         record *r = *at;
         size_t size = r->arena.used + (r->m ? r->m->arena.used : 0);
-        if (((r->m || !r->run.n) && xl_str_eq(r->group, group) && ++same > PER_GROUP) ||
+        if (((r->m || !r->run.n) && xl_str_eq(r->group, newest->group) &&
+             xl_str_eq(r->site.function, newest->site.function) && ++same > PER_GROUP) ||
             c->memory + size > most_memory || kept == RECORDS) {
             *at = r->next;
             record_free(r);
@@ -744,6 +751,30 @@ static void forget(xl_contracts *c, xl_str group)
         kept++;
         at = &r->next;
     }
+}
+
+/* "train.py:31#2" is the second function that is alive of those made there. */
+static xl_str made_at(xl_str function, xl_str *role)
+{
+    const char *number = memchr(function.p, '#', function.n), *end = function.p + function.n;
+    const char *after = number;
+    while (after && after < end && *after != '.')
+        after++;
+    *role = after ? (xl_str){ after, (size_t)(end - after) } : (xl_str){ "", 0 };
+    return number ? (xl_str){ function.p, (size_t)(number - function.p) } : function;
+}
+
+/* Made of another function: no earlier version of this program, unless it is the same program of a function that was
+ * made in the same place. Of an earlier run the place may have moved since; half of the ops tell. */
+static bool of_another(const record *r, const record *now, bool same)
+{
+    xl_str x = r->site.function, y = now->site.function, role[2];
+    if (!x.n || !y.n || xl_str_eq(x, y))
+        return false;
+    if (r->run.n)
+        return !same && r->m && 2 * (uint64_t)in_common(r, now) < (r->nop > now->nop ? r->nop : now->nop);
+    bool place = xl_str_eq(made_at(x, &role[0]), made_at(y, &role[1])) && xl_str_eq(role[0], role[1]);
+    return !(same && place);
 }
 
 /* The recorded compile that is nearest: the same program before one alike, this process before earlier runs. */
@@ -764,7 +795,7 @@ static nearest find_nearest(xl_contracts *c, xl_arena *a, const record *now, con
         if (!same && !known && !r->m && read++ < READ)
             need_program(a, c, r);
         bool placed = numbered && r->site.place.n && site->place.n;
-        if (placed && !xl_str_eq(r->site.place, site->place))
+        if ((placed && !xl_str_eq(r->site.place, site->place)) || of_another(r, now, same))
             continue;
         if (!same && (!r->m || !m || (numbered && !placed && !kin(r->m, m))))
             continue;
@@ -805,7 +836,7 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
         }
     }
     if (near->here)
-        out->against_module = xl_str_dup(a, best->module);
+        out->against_module = xl_str_dup(a, best->site.name);
     return err;
 }
 
@@ -822,7 +853,9 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     }
     now->m = m;
     now->module = xl_str_dup(&now->arena, key->module);
-    now->site = (xl_compile_site){ xl_str_dup(&now->arena, site->place), xl_str_dup(&now->arena, site->devices) };
+    now->site = (xl_compile_site){ xl_str_dup(&now->arena, site->place), xl_str_dup(&now->arena, site->devices),
+                                   xl_str_dup(&now->arena, site->function),
+                                   xl_str_dup(&now->arena, site->name.n ? site->name : key->module) };
     for (uint32_t i = 0; i < key->n; i++) {
         now->name[i] = xl_str_dup(&now->arena, xl_str_of(key->name[i]));
         now->value[i] = xl_str_dup(&now->arena, key->value[i]);
@@ -842,7 +875,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     } else if ((best = transformed(c, now))) {
         out->reason = "transform";
         snprintf(out->against, sizeof out->against, "%s", best->hash);
-        out->against_module = xl_str_dup(a, best->module);
+        out->against_module = xl_str_dup(a, best->site.name);
         best->m->arena.oom = a->oom;
         bool under = pmapped(m);
         xl_str what = xl_strf(a, "one function, compiled as %.*s %s jax.pmap and as %.*s %s it", XL_FMT(best->module),
@@ -871,7 +904,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         now->m->arena.oom = NULL;
     now->next = c->all;
     c->all = now;
-    forget(c, group);
+    forget(c);
     return err;
 }
 

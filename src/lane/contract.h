@@ -21,7 +21,7 @@ typedef struct {
     uint32_t ndiff;
     xl_str words; /* what differs outside the program: flags, options, plugin ... */
     xl_str called; /* file:line that called the function which changed; empty where the program does not say */
-    xl_str against_module;                                 /* of this process; empty where it was an earlier run's */
+    xl_str against_module;                                 /* its name in this process; empty: an earlier run's */
     bool wide, steady_wide; /* known before: 64-bit numbers were seen, and never switched */
 } xl_verdict;
 
@@ -30,6 +30,9 @@ typedef struct {
     xl_str place; /* the line that asked for it, where names are only numbers: programs of other places are none of its
                      kind */
     xl_str devices; /* "0", "0,1": those it is for */
+    xl_str function; /* "/home/me/train.py:31": the function that it was made of; empty where that is not known.
+                        Programs of other functions are none of its kind, whatever their names */
+    xl_str name; /* what the module is called in this process; empty: as it calls itself */
 } xl_compile_site;
 
 /* `run` may record nothing; then nothing is remembered across runs. `script` says which program of the user this

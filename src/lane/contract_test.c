@@ -102,6 +102,30 @@ TEST(G1_the_same_program_for_another_device)
     xl_run_close(run);
 }
 
+TEST(G1_functions_of_one_name_are_compared_each_with_itself)
+{
+    xl_run *run;
+    xl_contracts *c = process("function", &run);
+    site.function = XL_STR("/a/train.py:3");
+    CHECK_STR(judge(c, "jit_step", 10, 4, false), "first");
+    site.function = XL_STR("/a/train.py:9");
+    CHECK_STR(judge(c, "jit_step", 10, 6, true), "first");
+    CHECK_STR(judge(c, "jit_step", 10, 8, true), "shape");
+    site.function = XL_STR("/a/train.py:20");
+    CHECK_STR(judge(c, "jit_step", 10, 4, false), "first"); /* what another function computes is no news of this one */
+    site.function = XL_STR("/a/train.py:3");
+    CHECK_STR(judge(c, "jit_step", 10, 5, false), "shape");
+    site.function = XL_STR("/a/train.py:3#2");             /* made in the same place, and alive beside it */
+    CHECK_STR(judge(c, "jit_step", 10, 7, false), "first");
+    CHECK_STR(judge(c, "jit_step", 10, 5, false), "identical");
+    site.function = XL_STR("/a/train.py:3.backward");
+    CHECK_STR(judge(c, "jit_step", 10, 5, false), "first");
+    site.function = (xl_str){ "", 0 };                     /* not known: a name of its own is enough */
+    CHECK(strcmp(judge(c, "jit_step", 40, 4, true), "first"));
+    xl_contracts_free(c);
+    xl_run_close(run);
+}
+
 /* cause: options flags profile plugin topology */
 TEST(C3_the_part_of_the_key_that_differs_is_the_reason)
 {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "lane/contract.h"
 #include "lane/run.h"
 
@@ -278,6 +279,23 @@ static xl_run_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, siz
     return u;
 }
 
+/* The first function of a name goes by that alone ("jit_step", and the next is "jit_step@eval.py:9"): where there are
+ * several, its place is said. */
+static void find_functions(xl_run_verdict *v)
+{
+    for (size_t i = 0; i < v->nunit; i++) {
+        xl_run_unit *u = v->unit[i];
+        bool several = false;
+        for (size_t k = 0; k < v->nunit && !several; k++) {
+            xl_str other = v->unit[k]->module;
+            several = other.n > u->module.n && other.p[u->module.n] == '@' && xl_str_starts(other, u->module);
+        }
+        for (size_t k = 0; k < v->nevent && several && !u->function.n; k++)
+            if (v->of[k] == u)
+                u->function = xl_path_base(str_of(v->event[k], "function"));
+    }
+}
+
 static void find_steps(xl_run_verdict *v, bool counted)
 {
     const xl_run_unit *most = NULL;
@@ -367,6 +385,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             u->failed = sum.failed;
         }
     }
+    find_functions(v);
     find_steps(v, m != NULL);
     for (size_t i = 0; i < v->nunit; i++) {
         v->eager_runs += v->unit[i]->helper ? v->unit[i]->runs : 0;
@@ -451,6 +470,8 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
     int made = all - stored;
     char word[2][32];
     xl_buf_printf(b, "`%.*s` ", XL_FMT(u->name));
+    if (u->function.n)
+        xl_buf_printf(b, "(%.*s) ", XL_FMT(u->function));
     if (u->place.n)
         xl_buf_printf(b, "%s at %.*s ", u->reads_value ? "for a value that is read" : "run", XL_FMT(u->place));
     if (u->failed)

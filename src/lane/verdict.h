@@ -29,6 +29,7 @@ typedef struct {
 typedef struct {
     xl_str module;                                         /* of its first compile */
     xl_str name;                                           /* for people: "step" of "jit_step" */
+    xl_str function;                                       /* "train.py:31", where another function has that name too */
     bool helper;                                           /* an eager op or a library function */
     bool step;                                             /* ran again and again: the answers concern it */
     xl_str place;                                          /* PyTorch/XLA: the line that runs it; empty: not recorded */

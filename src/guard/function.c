@@ -1,0 +1,72 @@
+/* Which function of the user's is being compiled. A program carries the name of its function alone, and two functions
+ * of one name (lambdas, `step` of a factory, one for training and one for evaluation) are two programs, not one that
+ * changed. preload_jax.h asks Python, on the thread that compiles, and tells us around the call; the call itself may
+ * come on another thread, so the two meet by the module's name. */
+#include <stdio.h>
+
+#include "base/file.h"
+#include "guard/guard.h"
+
+typedef struct { char module[128], function[384]; int id; bool taken; } told;
+
+static xl_mutex lock = XL_MUTEX_INIT;
+static told now[64];
+static int last;
+
+/* What compiles from here on in this module is that function's, until the number that this returns is given back:
+ * xlane_guard_function(NULL, NULL, number). */
+__attribute__((visibility("default"))) int xlane_guard_function(const char *module, const char *function, int id);
+int xlane_guard_function(const char *module, const char *function, int id)
+{
+    int number = 0;
+    xl_mutex_lock(&lock);
+    for (size_t i = 0; i < sizeof now / sizeof *now && !number; i++) {
+        if (!module && now[i].id == id)
+            now[i].id = 0;
+        if (!module || now[i].id)
+            continue;
+        snprintf(now[i].module, sizeof now[i].module, "%s", module);
+        snprintf(now[i].function, sizeof now[i].function, "%s", function);
+        now[i].taken = false;
+        last = last == INT32_MAX ? 1 : last + 1;
+        number = now[i].id = last;
+    }
+    xl_mutex_unlock(&lock);
+    return number;
+}
+
+void guard_function(xl_str module, char *out, size_t room)
+{
+    told *found = NULL;
+    *out = 0;
+    xl_mutex_lock(&lock);
+    for (size_t i = 0; i < sizeof now / sizeof *now; i++)
+        if (now[i].id && xl_str_is(module, now[i].module) && (!found || (found->taken && !now[i].taken)))
+            found = &now[i];                               /* of several threads' at once, each is taken once */
+    if (found) {
+        found->taken = true;
+        snprintf(out, room, "%s", found->function);
+    }
+    xl_mutex_unlock(&lock);
+}
+
+/* The first function of a module's name has that name; the next ones have their place in it: "jit_step@train.py:31".
+ * Under compile_lock. */
+void guard_function_name(xl_str module, const char *function, char *out, size_t room)
+{
+    static struct { uint64_t module, function; } first[1024];
+    static uint32_t n;
+    uint64_t m = xl_hash64(module.p, module.n, 0), f = xl_hash64(function, strlen(function), 0);
+    uint32_t i = 0;
+    snprintf(out, room, "%.*s", XL_FMT(module));
+    while (i < n && first[i].module != m)
+        i++;
+    if (!*function || i == sizeof first / sizeof *first)
+        return;
+    if (i == n) {
+        first[n].module = m;
+        first[n++].function = f;
+    }
+    if (first[i].function != f)
+        snprintf(out, room, "%.*s@%.*s", XL_FMT(module), XL_FMT(xl_path_base(xl_str_of(function))));
+}

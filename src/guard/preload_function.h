@@ -1,0 +1,93 @@
+/* src/guard/preload_function.h
+ * Python that tells the guard which function of a JAX program is about to be compiled (function.c): the module `_xlane`
+ * of a guarded process, which preload_jax.h puts to work. Whatever goes wrong in it, JAX is as it was.
+ *
+ * `who` walks up to the frame of jax.jit, whose `fun` is the function, and looks through wrappers (jax.grad, partial,
+ * shard_map, a method) for the first code that is the user's own; a library's function has no answer. It is "PATH:LINE",
+ * the function's first line. Functions that a factory makes share that: each that is alive beside the others gets a
+ * number, "#2". One that is gone leaves its number to the next, so a function that is jitted anew in each iteration of a
+ * loop stays one function. ".forward", ".backward": outside of jit, JAX differentiates a jitted function in programs
+ * under its name. */
+#ifndef XL_GUARD_PRELOAD_FUNCTION_H
+#define XL_GUARD_PRELOAD_FUNCTION_H
+
+static const char guard_preload_function[] =
+    "import sys, types\n"
+    "exec(compile('''\n"
+    "import functools, os, sys, types, weakref\n"
+    "functions, uses, stdlib = {}, [0], (types.__file__.rpartition('/')[0] + '/', '<frozen')\n"
+    "roles = {'linearize': '.forward', 'partial_eval': '.forward', 'transpose': '.backward', 'batch': '.batched'}\n"
+    "def who():\n"
+    "    f, fun, info, role = sys._getframe(1), None, None, ''\n"
+    "    for _ in range(100):\n"
+    "        if f is None: break\n"
+    "        name, path = f.f_code.co_name, f.f_code.co_filename\n"
+    "        if name == 'cache_miss' and '/jax/_src/' in path:\n"
+    "            fun = f.f_locals.get('fun')\n"
+    "            break\n"
+    "        if name.startswith('_pjit_') and not role:\n"
+    "            role = next((r for k, r in roles.items() if k in name), '')\n"
+    "        if name == 'from_hlo' and info is None:\n"
+    "            info = f.f_locals.get('all_args_info')\n"
+    "        f = f.f_back\n"
+    "    way, at = codes(fun)\n"
+    "    text = getattr(getattr(info, 'debug_info', None), 'func_src_info', None) or ''\n"
+    "    path, _, line = text.partition(' at ')[2].rpartition(':')\n"
+    "    if path and line.isdigit() and (path, int(line)) not in way:\n" /* that frame is another function's */
+    "        fun, way, at = None, [], None if library(path) else (path, int(line))\n"
+    "    if at is None: return ''\n"
+    "    known = functions.setdefault((at, role), [])\n"
+    "    alive = [i for i, k in enumerate(known) if fun is not None and k[0]() is fun]\n"
+    "    free = [i for i, k in enumerate(known) if k[0]() is None and k[1] == way]\n"
+    "    if alive: n = alive[0]\n"
+    "    elif free: n = max(free, key=lambda i: known[i][2])\n"
+    "    elif fun is None and known: n = 0\n"
+    "    else:\n"
+    "        n = len(known)\n"
+    "        known.append(None)\n"
+    "    uses[0] += 1\n"
+    "    try: ref = weakref.ref(fun)\n"
+    "    except TypeError: ref = type(None)\n" /* it cannot be watched */
+    "    known[n] = ref, way, uses[0]\n"
+    "    return '%s:%d' % at + ('#%d' % (n + 1) if n else '') + role\n"
+    "def library(path):\n"
+    "    return any(k in path for k in ('/site-packages/', '/dist-packages/', '/jax/_src/')) or path.startswith(stdlib)\n"
+    "def codes(fun):\n" /* the codes on the way to the user's, and where that is */
+    "    todo, met, way = [fun], set(), []\n"
+    "    while todo and len(met) < 64:\n"
+    "        f = todo.pop(0)\n"
+    "        if id(f) in met: continue\n"
+    "        met.add(id(f))\n"
+    "        if type(f) is types.MethodType: todo.append(f.__func__)\n"
+    "        elif type(f) is functools.partial: todo.append(f.func)\n"
+    "        elif type(f) is types.FunctionType:\n"
+    "            at = f.__code__.co_filename, f.__code__.co_firstlineno\n"
+    "            way.append(at)\n"
+    "            if not library(at[0]): return way, at\n"
+    "            todo.append(f.__dict__.get('__wrapped__'))\n"
+    "            for cell in f.__closure__ or ():\n"
+    "                try: todo.append(cell.cell_contents)\n"
+    "                except ValueError: pass\n"
+    "        elif type(f).__name__ == 'PjitFunction': todo.append(getattr(f, '__wrapped__', None))\n"
+    "        elif type(getattr(type(f), '__call__', None)) is types.FunctionType: todo.append(type(f).__call__)\n"
+    "    return way, None\n"
+    "def compiler(module):\n"
+    "    real = module.compile_or_get_cached\n"
+    "    def compile_or_get_cached(backend, computation, *args, **more):\n"
+    "        number = 0\n"
+    "        try:\n"
+    "            import ctypes\n"
+    "            guard = ctypes.PyDLL(os.environ['XLANE_GUARD_LIBRARY'], os.RTLD_NOLOAD | os.RTLD_NOW)\n"
+    "            tell, function = guard.xlane_guard_function, who()\n"
+    "            name = str(computation.operation.attributes['sym_name']).strip(chr(34))\n"
+    "            if function: number = tell(name.encode(), function.encode(), 0)\n"
+    "        except Exception: pass\n"
+    "        try: return real(backend, computation, *args, **more)\n"
+    "        finally:\n"
+    "            if number: tell(None, None, number)\n"
+    "    module.compile_or_get_cached = compile_or_get_cached\n"
+    "    from jax._src import traceback_util\n"
+    "    traceback_util.register_exclusion('<xlane>')\n" /* what JAX leaves out of the user's tracebacks */
+    "''', '<xlane>', 'exec'), sys.modules.setdefault('_xlane', types.ModuleType('_xlane')).__dict__)\n";
+
+#endif
