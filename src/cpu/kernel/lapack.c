@@ -744,9 +744,9 @@ static void factor_one(void *ctx, size_t begin, size_t end)
     const factor *d = j->d;
     size_t e = xl_dtype_bytes(d->work), total = (size_t)(d->n * d->n);
     bool little = small_matrix(d), turned = !little && !d->panels.elem && d->lower && d->n >= TURN_MIN;
-    size_t room = little ? (size_t)(copy_rows(d->n) * row_step(d->n)) : turned ? total : 0;
-    char *copy = room ? malloc(room * e) : NULL;
-    if (room && !copy) {
+    size_t room = little ? (size_t)(copy_rows(d->n) * row_step(d->n)) : total;
+    char *copy = little || turned ? malloc(room * e) : NULL;
+    if ((little || turned) && !copy) {
         atomic_store(&j->lacking, true);
         return;
     }
