@@ -2,17 +2,16 @@
 shapes and layouts. (Row X3.) JAX lowers it for CUDA without a GPU once it is told which cuDNN there would be; what our
 calls compute was seen on a GPU, see bench/log/2026-11.md."""
 import json, math, re, subprocess, sys, tempfile
+import _check
 from _run import XLANE
 import jax, jax.numpy as jnp
 
-failed = 0
+_check.prefix = "cudnn_"
 B, T, H, G, S = 2, 64, 4, 2, 32
 
 
 def check(name, why):
-    global failed
-    failed += bool(why)
-    print(f"FAIL cudnn_{name}: {why}" if why else f"ok cudnn_{name}", flush=True)
+    _check.check(name, not why, why)
 
 
 def jax_text():
@@ -58,7 +57,7 @@ def main():
     try:
         theirs = calls(jax_text())
     except (ImportError, AttributeError, TypeError) as e:
-        print(f"skip cudnn_as_jax: this JAX has another inside ({e!r:.120})")
+        _check.skip("as_jax", f"this JAX has another inside ({e!r:.120})")
         theirs = None
     for name, word, want in (("scan", "model.scan=true", True), ("loop", "model.scan=false", True),
                              ("hasty", "train.deterministic=false", False)):
@@ -82,7 +81,7 @@ def main():
     check("refused_elsewhere", "plain runs everywhere" not in err and f"{rc}: {err}")
     rc, _, err = train("--dry-run", "model.compute=f32")
     check("needs_bf16", (rc == 0 or "attention: plain" not in err) and f"{rc}: {err}")
-    return failed
 
 
-sys.exit(1 if main() else 0)
+main()
+sys.exit(_check.end())

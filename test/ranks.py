@@ -2,25 +2,14 @@
 another program is named; a process that would be alone says so. Rows G5, S1-S5, T5."""
 import glob, json, os, random, re, shutil, signal, subprocess, sys, tempfile, time
 from _launch import need, port, slurm, slurm_may
-import _fork
+import _check, _fork
+from _check import holds
 here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE, LIB, JOB = (os.path.join(here, *p) for p in (("build", "xlane"), ("build", "libxlane-cpu.so"),
                                                     ("test", "_ranks_job.py")))
 long = os.environ.get("XLANE_TEST_ALL") == "1"
-only, bad = sys.argv[1:], 0
+_check.prefix, _check.only = "ranks_", sys.argv[1:]
 env0 = {k: v for k, v in os.environ.items() if not k.startswith(("XLANE_", "OMPI_", "SLURM_", "PMIX_"))}
-
-
-def check(name, fn):
-    global bad
-    if only and not any(o in name for o in only):
-        return
-    try:
-        why = fn()
-    except Exception as e:
-        why = "%s: %s" % (type(e).__name__, str(e)[-600:])
-    print("ok ranks_%s" % name if not why else "FAIL ranks_%s: %s" % (name, why), flush=True)
-    bad += bool(why)
 
 
 class Job:
@@ -102,9 +91,9 @@ def same(n, per, **env):
             ", ".join(off[:6]))
 
 
-check("same_bits_4x1", lambda: same(4, 1))
-check("same_bits_2x2", lambda: same(2, 2, XLANE_CPU_THREADS="1"))
-check("same_bits_sockets", lambda: same(4, 1, XLANE_CPU_SHARED_MEMORY="0"))
+holds("same_bits_4x1", lambda: same(4, 1))
+holds("same_bits_2x2", lambda: same(2, 2, XLANE_CPU_THREADS="1"))
+holds("same_bits_sockets", lambda: same(4, 1, XLANE_CPU_SHARED_MEMORY="0"))
 
 
 def dies(rounds=50 if long else 2):
@@ -383,15 +372,15 @@ def srun():
 
 
 if need("ranks_mpirun", "mpirun", "openmpi-bin"):
-    check("mpirun", mpirun)
+    holds("mpirun", mpirun)
 if slurm_may("ranks_srun"):
-    check("srun", srun)
-check("compiled_once", compiled_once)
-check("killed_compiling", killed_compiling)
-check("agreement", agreement)
-check("agreement_of_processes", agreement_of_processes)
-check("launcher", launcher)
-check("alone_is_said", alone)
+    holds("srun", srun)
+holds("compiled_once", compiled_once)
+holds("killed_compiling", killed_compiling)
+holds("agreement", agreement)
+holds("agreement_of_processes", agreement_of_processes)
+holds("launcher", launcher)
+holds("alone_is_said", alone)
 def late():
     for pause, who in (("", None), ("2:0.05", 2)):
         with Job("train", 3, JOB_STEPS="70", JOB_PAUSE=pause) as j:
@@ -405,8 +394,8 @@ def late():
                 return "named: " + str(said)
 
 
-check("late_is_named", late)
-check("dead_is_named", dies)
-check("stopped_is_named", stops)
-check("other_program_is_named", diverges)
-sys.exit(1 if bad else 0)
+holds("late_is_named", late)
+holds("dead_is_named", dies)
+holds("stopped_is_named", stops)
+holds("other_program_is_named", diverges)
+sys.exit(_check.end())

@@ -4,6 +4,9 @@ import re
 import subprocess
 import sys
 
+import _check
+from _check import check, end
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, "build")
 ONLY = {"libxlane-cpu.so": {"GetPjrtApi"}, "libxlane-guard.so": {"GetPjrtApi", "xlane_guard_attach",
@@ -24,25 +27,16 @@ def soname(name):
     return m[1] if m else None
 
 
-def check(name, ok, why=""):
-    print(f"ok symbols_{name}" if ok else f"FAIL symbols_{name}: {why}")
-    return not ok
-
-
-def main():
-    bad = 0
-    for name, want in ONLY.items():
-        got = shown(name)
-        bad += check(name, got == want,
-                     f"shows {', '.join(sorted(got - want)[:8])}; lacks {', '.join(sorted(want - got))}")
-        bad += check(name + "_soname", soname(name) == name, f"its soname is {soname(name)}")
-    header = open(os.path.join(ROOT, "include", "xlane", "xlane.h"), encoding="utf-8").read()
-    declared = set(re.findall(r"^(?:XL_API|XL_CHECKED)[^(;]*?\b(xl_\w+)\(", header, re.M))
-    got = shown("libxlane.so")
-    bad += check("libxlane", got == declared, f"not in the header: {', '.join(sorted(got - declared)[:8])}; not in the library: {', '.join(sorted(declared - got)[:8])}")
-    bad += check("libxlane_soname", re.fullmatch(r"libxlane\.so\.\d+", soname("libxlane.so") or "") is not None,
-                 f"its soname is {soname('libxlane.so')}")
-    return 1 if bad else 0
-
-
-sys.exit(main())
+_check.prefix = "symbols_"
+for name, want in ONLY.items():
+    got = shown(name)
+    check(name, got == want, f"shows {', '.join(sorted(got - want)[:8])}; lacks {', '.join(sorted(want - got))}")
+    check(name + "_soname", soname(name) == name, f"its soname is {soname(name)}")
+header = open(os.path.join(ROOT, "include", "xlane", "xlane.h"), encoding="utf-8").read()
+declared = set(re.findall(r"^(?:XL_API|XL_CHECKED)[^(;]*?\b(xl_\w+)\(", header, re.M))
+got = shown("libxlane.so")
+check("libxlane", got == declared, f"not in the header: {', '.join(sorted(got - declared)[:8])}; not in the library: "
+                                   f"{', '.join(sorted(declared - got)[:8])}")
+check("libxlane_soname", re.fullmatch(r"libxlane\.so\.\d+", soname("libxlane.so") or "") is not None,
+      f"its soname is {soname('libxlane.so')}")
+sys.exit(end())

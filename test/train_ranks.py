@@ -1,11 +1,13 @@
 """xlane train as several processes: the losses of one, checkpoints that all write and any number reads, preemption, restarts, launchers. Rows S1-S5, T1-T5."""
 import atexit, glob, json, os, random, re, shutil, signal, subprocess, sys, tempfile, time
+import _check
+from _check import holds
 from _launch import need, port, slurm, slurm_may
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE = os.path.join(ROOT, "build", "xlane")
 long = os.environ.get("XLANE_TEST_ALL") == "1"
-only, bad = sys.argv[1:], 0
+_check.prefix, _check.only = "train_ranks_", sys.argv[1:]
 tmp = tempfile.mkdtemp(prefix="xlane-train-ranks-")
 atexit.register(shutil.rmtree, tmp, ignore_errors=True)
 env = {k: v for k, v in os.environ.items() if not k.startswith(("XLANE_", "OMPI_", "SLURM_", "PMIX_", "TPU_"))}
@@ -16,18 +18,6 @@ with open(tmp + "/text", "wb") as f:
 TINY = ["data.train=" + tmp + "/text", "model.pattern=A*2", "model.dim=32", "model.heads=2", "data.batch=8",
         "data.time=32", "optimizer.warmup=2", "train.log_every=4", "optimizer.schedule=constant", "cache=none"]
 counted = 0
-
-
-def check(name, fn):
-    global bad
-    if only and not any(o in name for o in only):
-        return
-    try:
-        why = fn()
-    except Exception as e:
-        why = "%s: %s" % (type(e).__name__, str(e)[-600:])
-    print("ok train_ranks_%s" % name if not why else "FAIL train_ranks_%s: %s" % (name, why), flush=True)
-    bad += bool(why)
 
 
 def folder():
@@ -380,13 +370,13 @@ def report():
         return "ranks of a process alone"
 
 
-check("cache_without_locks", cache_without_locks)
-check("report", report)
-check("compiled_once", compiled_once)
-check("same_bits", same_bits)
-check("other_counts", other_counts)
-check("killed_while_saving", killed_while_saving)
-check("preempted", preempted)
-check("restarts", restarts)
-check("joined", joined)
-sys.exit(1 if bad else 0)
+holds("cache_without_locks", cache_without_locks)
+holds("report", report)
+holds("compiled_once", compiled_once)
+holds("same_bits", same_bits)
+holds("other_counts", other_counts)
+holds("killed_while_saving", killed_while_saving)
+holds("preempted", preempted)
+holds("restarts", restarts)
+holds("joined", joined)
+sys.exit(_check.end())

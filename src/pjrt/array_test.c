@@ -1,25 +1,13 @@
 /* Tensors over the embedded plugin's devices: every way to shard one, upload and read back, and which device holds
  * which part. */
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "base/test.h"
 #include "pjrt/array.h"
+#include "pjrt/test.h"
 
 static xl_client *open_client(void)
 {
-    static char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    CHECK(n > 0);
-    path[n] = 0;
-    for (int up = 0; up < 3; up++)
-        *strrchr(path, '/') = 0;
-    strcat(path, "/libxlane-cpu.so");
-    xl_plugin *p = NULL;
     xl_client *c = NULL;
     setenv("XLANE_CPU_DEVICES", "12", 1);
-    CHECK_OK(xl_plugin_load(path, &p));
-    CHECK_OK(xl_client_open(p, NULL, &c));
+    CHECK_OK(xl_client_open(xl_test_plugin("libxlane-cpu.so"), NULL, &c));
     return c;
 }
 

@@ -1,25 +1,12 @@
-#include "pjrt/client.h"
-
-#include <unistd.h>
-
-#include "base/test.h"
 #include "pjrt/options.h"
 #include "pjrt/program.h"
+#include "pjrt/test.h"
 
-/* The test plugins are found relative to this program: build/test/pjrt/client_test, build/test/plugins/old.so. */
 static xl_plugin *load(const char *name)
 {
-    static char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    CHECK(n > 0);
-    path[n] = 0;
-    for (int up = 0; up < 2; up++)
-        *strrchr(path, '/') = 0;
-    size_t at = strlen(path);
-    snprintf(path + at, sizeof path - at, "/plugins/%s.so", name);
-    xl_plugin *p = NULL;
-    CHECK_OK(xl_plugin_load(path, &p));
-    return p;
+    char file[64];
+    snprintf(file, sizeof file, "test/plugins/%s.so", name);
+    return xl_test_plugin(file);
 }
 
 static const float a_data[4] = { 1, 2, 3, 4 }, b_data[4] = { 5, 6, 7, 8 }, c_data[4] = { 1, 1, 1, 1 };

@@ -1,24 +1,12 @@
 /* The client with a complete plugin, our own: covers what the small test plugins lack. */
-#include <unistd.h>
-
-#include "base/test.h"
 #include "pjrt/options.h"
 #include "pjrt/program.h"
+#include "pjrt/test.h"
 
-/* build/test/pjrt/embedded_test, build/libxlane-cpu.so */
 static xl_client *open_client(void)
 {
-    static char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    CHECK(n > 0);
-    path[n] = 0;
-    for (int up = 0; up < 3; up++)
-        *strrchr(path, '/') = 0;
-    strcat(path, "/libxlane-cpu.so");
-    xl_plugin *p = NULL;
     xl_client *c = NULL;
-    CHECK_OK(xl_plugin_load(path, &p));
-    CHECK_OK(xl_client_open(p, NULL, &c));
+    CHECK_OK(xl_client_open(xl_test_plugin("libxlane-cpu.so"), NULL, &c));
     return c;
 }
 

@@ -613,6 +613,14 @@ typedef struct {
     int64_t vector;
 } pointing;
 
+#define POINTING(OP, indices, offset, collapsed, batching, index_batching, map)                                        \
+    { IN(0), IN(indices), xl_op_dims(op, XL_SLOT(OP, offset)), xl_op_dims(op, XL_SLOT(OP, collapsed)),                 \
+      xl_op_dims(op, XL_SLOT(OP, batching)), xl_op_dims(op, XL_SLOT(OP, index_batching)),                              \
+      xl_op_dims(op, XL_SLOT(OP, map)), xl_op_int(op, XL_SLOT(OP, index_vector_dim)) }
+#define GATHERS(OP)                                                                                                    \
+    POINTING(OP, 1, offset_dims, collapsed_slice_dims, operand_batching_dims, start_indices_batching_dims,             \
+             start_index_map)
+
 static xl_error *need_pointing(xl_infer_ctx *c, const pointing *p)
 {
     bool g = c->op->code != XL_OP_SCATTER;
@@ -688,14 +696,7 @@ RULE(gather)
 {
     START();
     const xl_op *op = c->op;
-    pointing p = { IN(0),
-                   IN(1),
-                   xl_op_dims(op, XL_SLOT(GATHER, offset_dims)),
-                   xl_op_dims(op, XL_SLOT(GATHER, collapsed_slice_dims)),
-                   xl_op_dims(op, XL_SLOT(GATHER, operand_batching_dims)),
-                   xl_op_dims(op, XL_SLOT(GATHER, start_indices_batching_dims)),
-                   xl_op_dims(op, XL_SLOT(GATHER, start_index_map)),
-                   xl_op_int(op, XL_SLOT(GATHER, index_vector_dim)) };
+    pointing p = GATHERS(GATHER);
     xl_dims sizes = xl_op_dims(op, XL_SLOT(GATHER, slice_sizes));
     xl_error *err = need_pointing(c, &p);
     if (err)
@@ -709,14 +710,7 @@ RULE(dynamic_gather)
 {
     START();
     const xl_op *op = c->op;
-    pointing p = { IN(0),
-                   IN(1),
-                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, offset_dims)),
-                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, collapsed_slice_dims)),
-                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, operand_batching_dims)),
-                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, start_indices_batching_dims)),
-                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, start_index_map)),
-                   xl_op_int(op, XL_SLOT(DYNAMIC_GATHER, index_vector_dim)) };
+    pointing p = GATHERS(DYNAMIC_GATHER);
     xl_dims sizes;
     xl_error *err = need_list(c, 2, IN(0)->rank, "slice_sizes");
     if (!err)
@@ -734,14 +728,8 @@ RULE(scatter)
     uint32_t n = (op->nin - 1) / 2;
     NEED(op->nin >= 3 && op->nin % 2 == 1 && c->nout == n,
          "has %u operands and %u results; expected n inputs, indices, n updates, n results", op->nin, c->nout);
-    pointing p = { IN(0),
-                   IN(n),
-                   xl_op_dims(op, XL_SLOT(SCATTER, update_window_dims)),
-                   xl_op_dims(op, XL_SLOT(SCATTER, inserted_window_dims)),
-                   xl_op_dims(op, XL_SLOT(SCATTER, input_batching_dims)),
-                   xl_op_dims(op, XL_SLOT(SCATTER, scatter_indices_batching_dims)),
-                   xl_op_dims(op, XL_SLOT(SCATTER, scatter_dims_to_operand_dims)),
-                   xl_op_int(op, XL_SLOT(SCATTER, index_vector_dim)) };
+    pointing p = POINTING(SCATTER, n, update_window_dims, inserted_window_dims, input_batching_dims,
+                          scatter_indices_batching_dims, scatter_dims_to_operand_dims);
     xl_error *err = need_pointing(c, &p);
     if (!err)
         err = xl_need_region(c, 0, 2 * n, &end);

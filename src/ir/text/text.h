@@ -137,6 +137,7 @@ typedef uint32_t xl_text_scope;
 xl_text_scope xl_text_open(xl_text *p); /* names defined from here end with xl_text_close; one level deeper */
 void xl_text_close(xl_text *p, xl_text_scope s);
 void xl_text_region(xl_text *p, xl_region *r);             /* { ... } with its own names */
+void xl_text_region_args(xl_text *p, xl_region *r);        /* %x: T, ...) after the parenthesis */
 void xl_text_body(xl_text *p, xl_region *r);               /* the same where the arguments are named already */
 xl_value xl_text_value(xl_text *p);                        /* %name or %name#2 */
 void xl_text_operand(xl_text *p);                          /* the same, onto p->val */

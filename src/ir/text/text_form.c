@@ -426,18 +426,7 @@ static void sdy_region(xl_text *p)
     xl_region *r = xl_region_new(p->f, NULL);
     xl_text_scope s = xl_text_open(p);
     xl_text_want(p, '(');
-    if (!text_take(p, ')')) {
-        do {
-            xl_loc loc;
-            xl_str name = xl_text_value_name(p);
-            xl_text_want(p, ':');
-            const xl_type *t = xl_text_type_of(p);
-            (void)xl_text_loc(p, &loc);
-            xl_value v = xl_region_add_arg(p->f, r, t, loc);
-            xl_text_define(p, name, v.id, 1);
-        } while (text_take(p, ','));
-        xl_text_want(p, ')');
-    }
+    xl_text_region_args(p, r);
     xl_text_body(p, r);
     xl_text_close(p, s);
     PUSH(reg, nreg, capreg, r);

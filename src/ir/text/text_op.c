@@ -296,6 +296,21 @@ static void op(xl_text *p, xl_region *r)
 }
 
 /* ---- regions ---------------------------------------------------------------------------------------------------- */
+void xl_text_region_args(xl_text *p, xl_region *r)
+{
+    if (text_take(p, ')'))
+        return;
+    do {
+        xl_loc loc;
+        xl_str name = xl_text_value_name(p);
+        xl_text_want(p, ':');
+        const xl_type *t = xl_text_type_of(p);
+        (void)xl_text_loc(p, &loc);
+        xl_text_define(p, name, xl_region_add_arg(p->f, r, t, loc).id, 1);
+    } while (text_take(p, ','));
+    xl_text_want(p, ')');
+}
+
 void xl_text_body(xl_text *p, xl_region *r)
 {
     xl_text_want(p, '{');
@@ -303,18 +318,8 @@ void xl_text_body(xl_text *p, xl_region *r)
         p->s++;
         while (value_char(*p->s))
             p->s++;
-        if (text_take(p, '(') && !text_take(p, ')')) {
-            do {
-                xl_loc loc;
-                xl_str name = xl_text_value_name(p);
-                xl_text_want(p, ':');
-                const xl_type *t = xl_text_type_of(p);
-                (void)xl_text_loc(p, &loc);
-                xl_value v = xl_region_add_arg(p->f, r, t, loc);
-                xl_text_define(p, name, v.id, 1);
-            } while (text_take(p, ','));
-            xl_text_want(p, ')');
-        }
+        if (text_take(p, '('))
+            xl_text_region_args(p, r);
         xl_text_want(p, ':');
     }
     const char *outer = p->op;
