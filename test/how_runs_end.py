@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from _guarded import BUILD, PLUGIN, TMP, XLANE, check, done, environment, python, script, xlane
+from _guarded import BUILD, PLUGIN, TMP, XLANE, check, done, environment, python, run, script, xlane
 
 STEPS = """
 import os, signal, time, jax, jax.numpy as jnp
@@ -132,6 +132,52 @@ def _():
     for verb in (["receipt", "show"], ["classify"]):
         text = xlane(*verb, folder, status=1)
         assert "its process %d came to its end by itself" % child in text and "killed together" not in text, text
+
+
+@check("runs_says_of_each_how_it_ended_and_what_it_compiled")
+def _():
+    runs = os.path.join(TMP, "runs-listed")
+    listed = lambda *args: xlane("runs", *args, runs)
+    of = lambda: {r["name"].split("-", 2)[2]: r for r in json.loads(listed("--json"))}
+    os.mkdir(runs)
+    assert "no runs in %s" % runs in listed() and listed("--json").strip() == "[]"
+    assert "`xlane run -- CMD` makes it" in xlane("runs", runs + "-none", status=1)
+    python("steady", STEPS % "", runs=runs)
+    python("grows", STEPS % "for n in 3, 4, 5:\n    for i in range(9):\n        step(jnp.ones(n))", runs=runs)
+    run("leaves", sys.executable, "-c", "import sys; sys.exit(137)", runs=runs, status=137)
+    run("dies", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)", runs=runs, status=137)
+    p = subprocess.Popen([XLANE, "run", "--runs", runs, "--cache", "off", "--name", "goes", "--", sys.executable, "-c",
+                          "print('ready', flush=True); input()"], env=environment(), stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert p.stdout.readline() == "ready\n"
+    r = of()
+    assert r["goes"]["running"] and r["goes"]["state"] == "running" and not any(r[k]["running"] for k in r if k != "goes")
+    p.communicate("\n")
+    assert p.returncode == 0, p.returncode
+    r = of()
+    assert r["goes"]["state"] == "exit status 0" and not r["goes"]["running"], r["goes"]
+    assert r["leaves"]["state"] == "exit status 137" and r["dies"]["state"] == "signal 9 (Killed)", r
+    assert r["steady"]["recompiles"] == 0 and r["grows"]["recompiles"] == 3, r
+    assert r["steady"]["compiled"] >= 1 and r["leaves"]["compiled"] == 0, r
+    lines = {line.split()[0].split("-", 2)[2]: line for line in listed().splitlines()}
+    assert "3 recompiles" in lines["grows"] and "recompile" not in lines["steady"], lines
+    run("lines", sys.executable, "-c", "pass\npass", runs=runs)
+    assert listed().splitlines()[-1].endswith("-c pass pass"), listed()
+    about = os.path.join(runs, r["goes"]["name"], "run.json")
+    with open(about) as f:
+        whole = json.load(f)
+    for k in "ended", "status", "seconds":
+        del whole[k]
+    with open(about, "w") as f:
+        json.dump(whole, f)
+    assert of()["goes"]["state"].startswith("cut off: ") and not of()["goes"]["running"], of()["goes"]
+    with open(about, "w") as f:
+        f.write("{")
+    assert of()["goes"]["state"].startswith("unknown: "), of()["goes"]
+    for i in range(20):
+        shutil.copytree(os.path.join(runs, r["dies"]["name"]), os.path.join(runs, "20990101-000000-%d" % i))
+    assert len(listed().splitlines()) == 21 and listed().startswith("6 older ones: --all\n"), listed()
+    assert len(listed("--all").splitlines()) == 26, listed("--all")
 
 
 @check("a_slow_first_buffer_is_told_with_its_seconds")

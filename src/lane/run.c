@@ -281,7 +281,7 @@ static bool has_part(xl_str name, xl_str part)
 }
 
 /* Killed very early, a run has only one of them. */
-static bool is_run(xl_arena *a, const char *dir)
+bool xl_run_is(xl_arena *a, const char *dir)
 {
     return xl_file_stat(xl_path_join(a, dir, "events.jsonl"), NULL) ||
            xl_file_stat(xl_path_join(a, dir, "config.yaml"), NULL) ||
@@ -305,7 +305,7 @@ static char *outer_of(xl_arena *a, const char *dir)
         return NULL;
     xl_str beside = xl_path_dir(xl_str_of(dir));
     char *outer = xl_path_join(a, xl_str_c(a, beside), xl_str_c(a, xl_path_base(within->s)));
-    return is_run(a, outer) ? outer : NULL;
+    return xl_run_is(a, outer) ? outer : NULL;
 }
 
 xl_error *xl_run_find_trained(xl_arena *a, const char *word, char **dir)
@@ -326,15 +326,19 @@ xl_error *xl_run_find_trained(xl_arena *a, const char *word, char **dir)
     return NULL;
 }
 
-xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
+const char *xl_runs_folder(void)
 {
     const char *runs = getenv("XLANE_RUNS");
-    if (!runs || !*runs)
-        runs = "runs";
+    return runs && *runs ? runs : "runs";
+}
+
+xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
+{
+    const char *runs = xl_runs_folder();
     if (strcmp(word, "last")) {
         char *tries[] = { xl_str_c(a, xl_str_of(word)), xl_path_join(a, runs, word) };
         for (int i = 0; i < 2; i++)
-            if (is_run(a, tries[i])) {
+            if (xl_run_is(a, tries[i])) {
                 *dir = tries[i];
                 return NULL;
             }
@@ -343,7 +347,7 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
         size_t n = 0, hits = 0;
         xl_error_free(xl_dir_list(a, runs, &names, &n));
         for (size_t i = 0; i < n; i++)
-            if (has_part(names[i], xl_str_of(word)) && is_run(a, xl_path_join(a, runs, xl_str_c(a, names[i])))) {
+            if (has_part(names[i], xl_str_of(word)) && xl_run_is(a, xl_path_join(a, runs, xl_str_c(a, names[i])))) {
                 *dir = xl_path_join(a, runs, xl_str_c(a, names[i]));
                 hits++;
             }
@@ -352,8 +356,8 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
         if (!n)
             return XL_ERR(NOT_FOUND, "no run folder called %s, and none in %s; `xlane run -- CMD` makes one", word,
                           runs);
-        return XL_ERR(NOT_FOUND, "%s run folder called %s; `ls %s` shows those there are, `last` is the newest",
-                      hits ? "more than one" : "no", word, runs);
+        return XL_ERR(NOT_FOUND, "%s run folder called %s; `xlane runs` lists them, `last` is the newest",
+                      hits ? "more than one" : "no", word);
     }
     xl_str *names;
     size_t n;
@@ -368,7 +372,7 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
         char *d = xl_path_join(a, runs, xl_str_c(a, names[i]));
         if (newest && strncmp(names[i].p, newest, SECOND))
             break;
-        if (is_run(a, d) && (!newest || born(d) > born(*dir)))
+        if (xl_run_is(a, d) && (!newest || born(d) > born(*dir)))
             newest = names[i].p, *dir = d;
     }
     if (newest) {
@@ -414,6 +418,24 @@ static void processes(xl_arena *a, const char *dir, int64_t *going, int64_t *lef
         if (xl_str_is(what->s, "attach") && xl_pid_alive(pid->i))
             *going = pid->i;
     }
+}
+
+bool xl_run_going(xl_arena *a, const char *dir)
+{
+    const xl_node *json = xl_run_about(a, dir).json, *pid = xl_node_get(json, "launcher");
+    if (xl_node_get(json, "ended"))
+        return false;
+    if (pid && pid->i > 0 && xl_pid_alive(pid->i))
+        return true;
+    xl_node **e = NULL;
+    size_t n = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        pid = xl_node_get(e[i], "pid");
+        if (pid && pid->i > 0 && xl_pid_alive(pid->i))
+            return true;
+    }
+    return false;
 }
 
 xl_str xl_run_unended(xl_arena *a, const char *dir)

@@ -36,6 +36,8 @@ void xl_event_end(xl_run *r, xl_event *e);
 
 /* Reading: the events of a run folder, in time order, as a list of maps. */
 xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t *n) XL_MUST_USE;
+const char *xl_runs_folder(void);                          /* XLANE_RUNS, or ./runs */
+bool xl_run_is(xl_arena *a, const char *dir);              /* the folder is that of a run */
 /* The folder a user means by RUN: a path, a name under ./runs, or "last". `xlane run -- xlane train` makes two: "last"
  * is that of `xlane run`. */
 xl_error *xl_run_find(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
@@ -61,6 +63,7 @@ xl_run_info xl_run_about(xl_arena *a, const char *dir);     /* empty where there
 /* Of a run that `xlane run` started and whose end it has not recorded: that it is still going, or that it was killed
  * together with its launcher. Empty: it has ended, or nobody recorded a launcher. */
 xl_str xl_run_unended(xl_arena *a, const char *dir);
+bool xl_run_going(xl_arena *a, const char *dir);           /* no end is recorded, and a process of it is alive */
 xl_str xl_run_mark(xl_arena *a, const char *dir);
 
 #endif

@@ -1,0 +1,193 @@
+/* xlane runs: the recorded runs, each on a line: what ran, how it ended, what it compiled. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "lane/run.h"
+#include "lane/trained.h"
+#include "lane/verdict.h"
+
+enum { SHOWN = 20, COMMAND_WIDTH = 60 };
+static struct { bool all; } opt;
+static const xl_opt opts[] = {
+    { "all", XL_OPT_FLAG, &opt.all, NULL, "every run, not only the newest 20" },
+    { 0 },
+};
+
+typedef struct {
+    xl_str name;
+    xl_str state;                                          /* in words */
+    bool running;
+    xl_str command;
+    const xl_node *json;                                   /* run.json; NULL: there is none that can be read */
+    bool read;                                             /* its events */
+    xl_run_verdict v;
+    int again;                                             /* recompiles of its steps */
+} row;
+
+static xl_str text_of(const xl_node *map, const char *key)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n && n->kind == XL_NODE_STR ? n->s : (xl_str){ "", 0 };
+}
+static int64_t int_of(const xl_node *map, const char *key)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n ? n->i : 0;
+}
+
+static xl_str command_of(xl_arena *a, const xl_node *json)
+{
+    const xl_node *words = xl_node_get(json, "command");
+    xl_buf b = { 0 };
+    for (size_t i = 0; words && i < words->n; i++)
+        xl_buf_printf(&b, "%s%.*s", i ? " " : "", XL_FMT(words->kid[i]->s));
+    if (!words && xl_str_is(text_of(json, "kind"), "train"))
+        xl_buf_printf(&b, "xlane train (%.*s)", XL_FMT(text_of(json, "name")));
+    for (size_t i = 0; i < b.n; i++)                       /* python -c with several lines */
+        b.p[i] = (unsigned char)b.p[i] < ' ' ? ' ' : b.p[i];
+    xl_str s = xl_str_dup(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return s;
+}
+
+/* The signal that ended it, by its last event of that kind; 0: none. */
+static int signal_of(const row *r)
+{
+    for (size_t i = r->v.nevent; i-- > 0;)
+        if (xl_str_is(text_of(r->v.event[i], "event"), "end"))
+            return (int)int_of(r->v.event[i], "signal");
+    return 0;
+}
+
+static void judge_end(xl_arena *a, const char *dir, row *r)
+{
+    const xl_node *status = xl_node_get(r->json, "status");
+    xl_str end = text_of(r->json, "end");
+    int sig = signal_of(r);
+    if (!r->json)
+        r->state = XL_STR("unknown: no run.json that can be read");
+    else if (xl_node_get(r->json, "ended"))
+        r->state = sig      ? xl_strf(a, "signal %d (%s)", sig, strsignal(sig))
+                   : end.n  ? end
+                   : status ? xl_strf(a, "exit status %lld", (long long)status->i)
+                            : XL_STR("ended");
+    else if ((r->running = xl_run_going(a, dir)))
+        r->state = XL_STR("running");
+    else
+        r->state = XL_STR("cut off: no end was recorded");
+}
+
+static row look(xl_arena *a, const char *runs, xl_str name)
+{
+    row r = { .name = name };
+    const char *dir = xl_path_join(a, runs, xl_str_c(a, name));
+    r.json = xl_run_about(a, dir).json;
+    xl_error *err = xl_run_judge(a, dir, &r.v);
+    r.read = !err;
+    xl_error_free(err);
+    r.again = r.read ? r.v.early + r.v.late + r.v.traced : 0;
+    r.command = command_of(a, r.json);
+    judge_end(a, dir, &r);
+    return r;
+}
+
+static void put_json(const row *r, xl_json *j)
+{
+    xl_json_map(j);
+    xl_json_put_str(j, "name", r->name);
+    xl_json_put_bool(j, "running", r->running);
+    xl_json_put_str(j, "state", r->state);
+    if (xl_node_get(r->json, "status"))
+        xl_json_put_int(j, "status", int_of(r->json, "status"));
+    if (xl_node_get(r->json, "seconds"))
+        xl_json_put_num(j, "seconds", xl_node_get(r->json, "seconds")->f);
+    xl_json_put_str(j, "command", r->command);
+    xl_json_put_bool(j, "readable", r->read);
+    if (r->read) {
+        xl_json_put_int(j, "compiled", r->v.compiled);
+        xl_json_put_int(j, "cached", r->v.cached);
+        xl_json_put_int(j, "loaded", r->v.loaded);
+        xl_json_put_int(j, "failed", r->v.failed);
+        xl_json_put_int(j, "recompiles", r->again);
+    }
+    xl_json_end(j);
+}
+
+static void put_line(xl_arena *a, const row *r, size_t name, size_t state, xl_buf *b)
+{
+    const xl_node *seconds = xl_node_get(r->json, "seconds");
+    char took[16] = "", compiled[64] = "", again[32] = "";
+    if (seconds)
+        snprintf(took, sizeof took, "%.1f s", seconds->f);
+    if (!r->read)
+        snprintf(compiled, sizeof compiled, "events unreadable");
+    else if (r->v.recorded)
+        snprintf(compiled, sizeof compiled, "%d compiled, %d cached", r->v.compiled, r->v.cached + r->v.loaded);
+    if (r->again)
+        snprintf(again, sizeof again, "%d recompile%s", r->again, r->again == 1 ? "" : "s");
+    size_t cut = r->command.n > COMMAND_WIDTH ? COMMAND_WIDTH : r->command.n;
+    xl_str line = xl_strf(a, "%-*.*s  %9s  %-*.*s  %-26s  %-14s  %.*s%s", (int)name, XL_FMT(r->name), took, (int)state,
+                          XL_FMT(r->state), compiled, again, (int)cut, r->command.p, cut < r->command.n ? "..." : "");
+    while (line.n && line.p[line.n - 1] == ' ')
+        line.n--;
+    xl_buf_printf(b, "%.*s\n", XL_FMT(line));
+}
+
+static xl_error *list(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_buf b = { 0 };
+    xl_str *names = NULL;
+    size_t n = 0, kept = 0, name = 0, state = 0;
+    const char *runs = argc ? argv[0] : xl_runs_folder();
+    if (access(runs, F_OK)) {
+        err = XL_ERR(NOT_FOUND, "there is no folder %s here; `xlane run -- CMD` makes it", runs);
+        goto out;
+    }
+    XL_DO(xl_error_next(xl_dir_list(cli->arena, runs, &names, &n), "give another folder: xlane runs DIR"));
+    for (size_t i = 0; i < n; i++)
+        if (xl_run_is(cli->arena, xl_path_join(cli->arena, runs, xl_str_c(cli->arena, names[i]))))
+            names[kept++] = names[i];
+    size_t first = opt.all || kept <= SHOWN ? 0 : kept - SHOWN, many = kept - first;
+    row *rows = xl_new(cli->arena, row, many + 1);
+    for (size_t i = 0; i < many; i++) {
+        rows[i] = look(cli->arena, runs, names[first + i]);
+        name = rows[i].name.n > name ? rows[i].name.n : name;
+        state = rows[i].state.n > state ? rows[i].state.n : state;
+    }
+    xl_json j = { .out = &b, .pretty = true };
+    if (cli->json)
+        xl_json_list(&j);
+    else if (first)
+        xl_buf_printf(&b, "%zu older ones: --all\n", first);
+    for (size_t i = 0; i < many; i++)
+        if (cli->json)
+            put_json(&rows[i], &j);
+        else
+            put_line(cli->arena, &rows[i], name, state, &b);
+    if (cli->json)
+        xl_json_end(&j);
+    else if (!many)
+        xl_buf_printf(&b, "no runs in %s; make one with `xlane run -- CMD`\n", runs);
+    return xl_cli_put(&b);
+out:
+    xl_buf_fini(&b);
+    return err;
+}
+
+XL_VERB(runs) = {
+    .name = "runs",
+    .args = "[DIR]",
+    .help = "the recorded runs: what ran, how it ended, what it compiled",
+    .more = "The oldest first, from ./runs or the folder in XLANE_RUNS. Every verb that takes a RUN takes one of these "
+            "names, a part\nof it between dashes, or `last`. `xlane explain RUN` says why a step of it was "
+            "recompiled.",
+    .example = "xlane runs",
+    .opts = opts,
+    .min = 0,
+    .max = 1,
+    .run = list,
+};
