@@ -151,7 +151,8 @@ def _():
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert p.stdout.readline() == "ready\n"
     r = of()
-    assert r["goes"]["running"] and r["goes"]["state"] == "running" and not any(r[k]["running"] for k in r if k != "goes")
+    assert r["goes"]["running"] and r["goes"]["state"] == "running" and not any(r[k]["running"] for k in r
+        if k != "goes")
     p.communicate("\n")
     assert p.returncode == 0, p.returncode
     r = of()

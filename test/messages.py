@@ -176,7 +176,8 @@ xlane("run", "--name", "strain", "--cache=off", "--", "true")
 for _ in range(2):
     xlane("run", "--name", "twice", "--cache=off", "--", "true")
 got, text = xlane("memory", "ra")
-check("two_letters_are_no_name", got == 1 and "no run folder called ra;" in text and "`xlane runs`" in text, (got, text))
+check("two_letters_are_no_name", got == 1 and "no run folder called ra;" in text and "`xlane runs`" in text,
+      (got, text))
 got, text = xlane("receipt", "verify", "strain")
 check("a_whole_word_is_a_name", got == 0 and "sound" in text, (got, text))
 got, text = xlane("memory", "twice")

@@ -3,11 +3,11 @@
  * of a guarded process, which preload_jax.h puts to work. Whatever goes wrong in it, JAX is as it was.
  *
  * `who` walks up to the frame of jax.jit, whose `fun` is the function, and looks through wrappers (jax.grad, partial,
- * shard_map, a method) for the first code that is the user's own; a library's function has no answer. It is "PATH:LINE",
- * the function's first line. Functions that a factory makes share that: each that is alive beside the others gets a
- * number, "#2". One that is gone leaves its number to the next, so a function that is jitted anew in each iteration of a
- * loop stays one function. ".forward", ".backward": outside of jit, JAX differentiates a jitted function in programs
- * under its name. */
+ * shard_map, a method) for the first code that is the user's own; a library's function has no answer. It is
+ * "PATH:LINE", the function's first line. Functions that a factory makes share that: each that is alive beside the
+ * others gets a number, "#2". One that is gone leaves its number to the next, so a function that is jitted anew in each
+ * iteration of a loop stays one function. ".forward", ".backward": outside of jit, JAX differentiates a jitted function
+ * in programs under its name. */
 #ifndef XL_GUARD_PRELOAD_FUNCTION_H
 #define XL_GUARD_PRELOAD_FUNCTION_H
 
@@ -51,7 +51,8 @@ static const char guard_preload_function[] =
     "    known[n] = ref, way, uses[0]\n"
     "    return '%s:%d' % at + ('#%d' % (n + 1) if n else '') + role\n"
     "def library(path):\n"
-    "    return any(k in path for k in ('/site-packages/', '/dist-packages/', '/jax/_src/')) or path.startswith(stdlib)\n"
+    "    return any(k in path for k in ('/site-packages/', '/dist-packages/', '/jax/_src/')) or "
+    "path.startswith(stdlib)\n"
     "def codes(fun):\n" /* the codes on the way to the user's, and where that is */
     "    todo, met, way = [fun], set(), []\n"
     "    while todo and len(met) < 64:\n"
