@@ -364,10 +364,18 @@ def _():
     rows = json.loads(xlane("matrix", "list", "--json").stdout)
     assert len(rows) >= 26 and {r["class"] for r in rows} == {"upstream defect", "policy", "version-gated"}, len(rows)
     _, folder = run("matrix", sys.executable, STEP, args=("--profile", "cpu"))
-    got = json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json", status=None).stdout)
+    got = json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json", env={"VIRTUAL_ENV": sys.prefix},
+                           status=None).stdout)
     assert len(got) == len(rows) and all(r["text"] for r in got), got
     state = {r["name"]: r["state"] for r in got}
     assert not [n for n, s in state.items() if s == "unknown"], state
+    assert state["quiet_fallback"] == "clear", state["quiet_fallback"]  # the run had JAX_PLATFORMS, this shell does not
+    named = {"VIRTUAL_ENV": sys.prefix, "JAX_PLATFORMS": "xlane", "PJRT_NAMES_AND_LIBRARY_PATHS": "xlane:"
+             + os.path.join(BUILD, "libxlane-cpu.so")}
+    _, bare = run("bare", sys.executable, "-c", "pass")
+    asked = {r["name"]: r["state"] for r in json.loads(xlane("matrix", "check", bare, "--plugin", "cpu", "--json",
+                                                             env=named, status=None).stdout)}
+    assert asked["quiet_fallback"] == "affected", asked    # and the other way round
     assert state["serialise"] == state["memory_analysis"] == state["scan"] == state["abi_skew"] == "clear", state
     without = json.loads(xlane("matrix", "check", "--plugin", "cpu", "--json", status=None).stdout)
     assert all("recorded run" in r["text"] for r in without if r["state"] == "unknown"), without

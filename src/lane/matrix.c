@@ -37,7 +37,7 @@ typedef struct {
     xl_arena *a;
     const char *plugin, *cache, *run;
     xl_bundle bundle;
-    xl_profile profile;        /* the environment as it is */
+    xl_profile profile;        /* the environment as it is, or as RUN had it */
     xl_node **e;               /* the run's events */
     size_t n;
     live live;
@@ -164,6 +164,14 @@ static const char *env(const char *name)
 {
     const char *v = getenv(name);
     return v && *v ? v : NULL;
+}
+
+static bool starts(xl_str name, const char *const *with, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (xl_str_starts(name, xl_str_of(with[i])))
+            return true;
+    return false;
 }
 
 static finding no_package(const lane *l, const char *name) { return FOUND(l, ABSENT, "no %s in this Python", name); }
@@ -951,6 +959,31 @@ out:
     return err;
 }
 
+/* A run is judged by the settings that it had, not by those of the shell that asks: from here on this process has them.
+ * What belongs to one run alone (its folder, its clock) stays away, and where the state lies is this host's matter. */
+static void take_settings(const lane *l)
+{
+    static const char *const settings[] = { "XLA_", "LIBTPU_", "TPU_", "JAX_", "PT_XLA_", "XLANE_" };
+    static const char *const own[] = { "XLANE_RUN", "XLANE_GUARD", "XLANE_STATE", "XLANE_LOG" };
+    const xl_node *had = xl_node_get(xl_run_about(l->a, l->run).json, "environment");
+    extern char **environ;
+    if (!had)
+        return;
+    xl_str *gone = NULL;
+    size_t n = 0, cap = 0;
+    for (char **e = environ; *e; e++) {
+        xl_str name = xl_str_dup(l->a, xl_str_of(*e));
+        name = xl_str_cut(&name, '=');
+        if (starts(name, settings, 6) && !starts(name, own, 4))
+            XL_PUSH(l->a, gone, n, cap, name);
+    }
+    for (size_t i = 0; i < n; i++)
+        unsetenv(xl_str_c(l->a, gone[i]));
+    for (size_t i = 0; i < had->n; i++)
+        if (starts(had->kid[i]->key, settings, 6) && !starts(had->kid[i]->key, own, 4))
+            setenv(xl_str_c(l->a, had->kid[i]->key), xl_str_c(l->a, had->kid[i]->s), 1);
+}
+
 xl_error *xl_matrix(xl_arena *a, const xl_matrix_wish *w, bool check, xl_matrix_row **out, size_t *n)
 {
     xl_error *err = NULL;
@@ -959,6 +992,8 @@ xl_error *xl_matrix(xl_arena *a, const xl_matrix_wish *w, bool check, xl_matrix_
     *n = NROW;
     if (check) {
         xl_plugin_choice c;
+        if (l.run)
+            take_settings(&l);
         XL_DO(xl_plugin_find(a, &(xl_plugin_wish){ .named = w->plugin }, &c));
         l.plugin = c.path;
         const char *kind = xl_plugin_kind(c.path);
