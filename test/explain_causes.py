@@ -43,7 +43,7 @@ for name, c in causes.CASES.items():
         assert c.get("words", remedy) in text, text
         lines = [n for n, line in enumerate(((DONATES if c.get("wheel") else "") + c["text"]).splitlines(), 1)
                  if line.endswith("# LINE")]
-        opening = re.split(r"in addition,|^ +\d+\.\d+ s ", text, flags=re.M)[0]
+        opening = re.split(r"in addition,|^ +at  module", text, flags=re.M)[0]
         assert not lines or re.search(r"%s\.py:%d\b" % (name, lines[0]), opening), text
         assert answers(text) == c["answers"], text
         verdict = [line for line in opening.splitlines() if not line.endswith("no recompile")]

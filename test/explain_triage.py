@@ -336,6 +336,22 @@ def _():
            "for i in range(60):\n    w = step(w, jnp.ones(3 + max(0, i - 20)))\nprint(w)\n"
     _, err = python("grow", text)
     assert len([line for line in err.splitlines() if "jit_step is compiled again: shape:" in line]) == 4, err
+    text = "import jax, jax.numpy as jnp\n@jax.jit\ndef step(w, xs):\n    return w - sum(xs)\nw, xs = jnp.ones(4), []\n" \
+           "for i in range(60):\n    xs = xs + [jnp.ones(4)] * (i < 1 or i > 20)\n    w = step(w, xs)\nprint(w)\n"
+    _, err = python("grows", text)                         # each element of the list is a new argument
+    assert len([line for line in err.splitlines() if "jit_step is compiled again: args:" in line]) == 4, err
+
+
+@check("W3_a_warning_has_the_remedy_that_explain_has")
+def _():
+    for name, value, remedy in (("axes", "jnp.ones(()) if i < 12 else jnp.ones(4)", "give it the same axes"),
+                                ("sizes", "jnp.ones(1) if i < 12 else jnp.ones(4)", "pad to a few fixed sizes")):
+        folder, err = python(name,
+                             "import jax, jax.numpy as jnp\nstep = jax.jit(lambda w, s: w * s + 1.)\nw = jnp.ones(4)\n"
+                             "for i in range(20):\n    w = step(w, %s)\n" % value)
+        text = xlane("explain", folder).split("in addition,")[0]
+        for said in err, text:
+            assert remedy in said and ("pad to a few" in said) == ("pad to a few" in remedy), said
 
 
 BESIDE = """

@@ -334,8 +334,10 @@ static uint32_t times_told(const char *module, const xl_verdict *v)
     xl_str group = xl_contract_group(xl_str_of(module));
     uint64_t h = xl_hash64(v->reason, strlen(v->reason), xl_hash64(group.p, group.n, 0));
     const xl_diff *d = v->ndiff ? &v->diff[0] : NULL;
+    bool each = d && d->kind != XL_DIFF_ARGS;              /* a list that grows has a new argument each time */
     if (d)
-        h = xl_hash64(d->file.p, d->file.n, h + d->line + 31 * (uint64_t)(d->arg + 1) + 997 * (uint64_t)(d->dim + 1));
+        h = xl_hash64(d->file.p, d->file.n, h + d->line + (each ? 31 * (uint64_t)(d->arg + 1) : 0) +
+                                                997 * (uint64_t)(d->dim + 1));
     for (uint32_t i = 0; i < n && i < 64; i++)
         if (known[i].key == h)
             return ++known[i].times;
@@ -374,10 +376,7 @@ static void say_why(compile *c, const xl_verdict *v)
         xl_buf_printf(b, "; %.*s", XL_FMT(v->words));
     if (v->called.n)
         xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
-    bool read = false;
-    for (uint32_t i = 0; i < v->ndiff; i++)
-        read |= v->diff[i].read_back && !v->diff[i].follows;
-    const xl_cause *cause = xl_cause_of(read ? XL_STR("read-back") : xl_str_of(v->reason));
+    const xl_cause *cause = xl_verdict_cause(v);
     if (cause)
         xl_buf_printf(b, "; remedy: %s", cause->remedy);
 }
@@ -453,7 +452,7 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_error *err = NULL;
     compile *c = ctx;
     guard_state *g = c->p->g;
-    guard_function(xl_str_of(c->module), c->function, sizeof c->function);
+    xl_x64 x64 = guard_function(xl_str_of(c->module), c->function, sizeof c->function);
     guard_function_name(xl_str_of(c->module), c->function, c->name, sizeof c->name);
     xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(c->name));
     c->helper = c->m && xl_contract_helper(c->m);
@@ -462,7 +461,7 @@ static xl_error *judge(xl_arena *a, void *ctx)
     c->m = NULL;
     guard_frame(g, c->place, sizeof c->place, &c->reads_value);
     xl_compile_site site = { xl_str_of(c->place), xl_buf_view(&c->devices), xl_str_of(c->function),
-                             xl_str_of(c->name) };
+                             xl_str_of(c->name), x64 };
     XL_DO(xl_contracts_judge(g->contracts, a, &c->key, &site, m,
                              (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
     /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions

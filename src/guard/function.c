@@ -7,26 +7,27 @@
 #include "base/file.h"
 #include "guard/guard.h"
 
-typedef struct { char module[128], function[384]; int id; bool taken; } told;
+typedef struct { char module[128], function[384]; int id; xl_x64 x64; bool taken; } told;
 
 static xl_mutex lock = XL_MUTEX_INIT;
 static told now[64];
 static int last;
 
-/* What compiles from here on in this module is that function's, until the number that this returns is given back:
- * xlane_guard_function(NULL, NULL, number). */
-__attribute__((visibility("default"))) int xlane_guard_function(const char *module, const char *function, int id);
-int xlane_guard_function(const char *module, const char *function, int id)
+/* What compiles from here on in this module is that function's ("": not known), under jax_enable_x64 as `value` says
+ * (an xl_x64), until the number that this returns is given back: xlane_guard_function(NULL, NULL, number). */
+__attribute__((visibility("default"))) int xlane_guard_function(const char *module, const char *function, int value);
+int xlane_guard_function(const char *module, const char *function, int value)
 {
     int number = 0;
     xl_mutex_lock(&lock);
     for (size_t i = 0; i < sizeof now / sizeof *now && !number; i++) {
-        if (!module && now[i].id == id)
+        if (!module && now[i].id == value)
             now[i].id = 0;
         if (!module || now[i].id)
             continue;
         snprintf(now[i].module, sizeof now[i].module, "%s", module);
         snprintf(now[i].function, sizeof now[i].function, "%s", function);
+        now[i].x64 = value == XL_X64_OFF || value == XL_X64_ON ? (xl_x64)value : XL_X64_UNKNOWN;
         now[i].taken = false;
         last = last == INT32_MAX ? 1 : last + 1;
         number = now[i].id = last;
@@ -35,9 +36,10 @@ int xlane_guard_function(const char *module, const char *function, int id)
     return number;
 }
 
-void guard_function(xl_str module, char *out, size_t room)
+xl_x64 guard_function(xl_str module, char *out, size_t room)
 {
     told *found = NULL;
+    xl_x64 x64 = XL_X64_UNKNOWN;
     *out = 0;
     xl_mutex_lock(&lock);
     for (size_t i = 0; i < sizeof now / sizeof *now; i++)
@@ -46,8 +48,10 @@ void guard_function(xl_str module, char *out, size_t room)
     if (found) {
         found->taken = true;
         snprintf(out, room, "%s", found->function);
+        x64 = found->x64;
     }
     xl_mutex_unlock(&lock);
+    return x64;
 }
 
 /* The first function of a module's name has that name; the next ones have their place in it: "jit_step@train.py:31".

@@ -81,13 +81,14 @@ static const char guard_preload_function[] =
     "            guard = ctypes.PyDLL(os.environ['XLANE_GUARD_LIBRARY'], os.RTLD_NOLOAD | os.RTLD_NOW)\n"
     "            tell, function = guard.xlane_guard_function, who()\n"
     "            name = str(computation.operation.attributes['sym_name']).strip(chr(34))\n"
-    "            if function: number = tell(name.encode(), function.encode(), 0)\n"
+    "            x64 = getattr(getattr(config, 'enable_x64', None), 'value', None)\n"
+    "            number = tell(name.encode(), function.encode(), 0 if x64 is None else 1 + bool(x64))\n"
     "        except Exception: pass\n"
     "        try: return real(backend, computation, *args, **more)\n"
     "        finally:\n"
     "            if number: tell(None, None, number)\n"
     "    module.compile_or_get_cached = compile_or_get_cached\n"
-    "    from jax._src import traceback_util\n"
+    "    from jax._src import config, traceback_util\n"
     "    traceback_util.register_exclusion('<xlane>')\n" /* what JAX leaves out of the user's tracebacks */
     "''', '<xlane>', 'exec'), sys.modules.setdefault('_xlane', types.ModuleType('_xlane')).__dict__)\n";
 

@@ -281,6 +281,8 @@ static void remember_on_disk(xl_arena *a, xl_contracts *c, const record *r, xl_s
     xl_json_put_text(&j, "hash", r->hash);
     if (r->site.function.n)
         xl_json_put_str(&j, "function", r->site.function);
+    if (r->site.x64)
+        xl_json_put_bool(&j, "x64", r->site.x64 == XL_X64_ON);
     xl_json_key(&j, "parts");
     xl_json_map(&j);
     for (uint32_t i = 0; i < r->n; i++) {
@@ -357,7 +359,8 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         err = xl_json_read(a, "contracts", line, &n);
         const xl_node *hash = err ? NULL : xl_node_get(n, "hash"), *run = err ? NULL : xl_node_get(n, "run"),
                       *parts = err ? NULL : xl_node_get(n, "parts"), *script = err ? NULL : xl_node_get(n, "script"),
-                      *function = err ? NULL : xl_node_get(n, "function");
+                      *function = err ? NULL : xl_node_get(n, "function"),
+                      *x64 = err ? NULL : xl_node_get(n, "x64");
         xl_error_free(err);
         if (script && !xl_str_is(script->s, c->script))
             continue;
@@ -372,6 +375,8 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         r->run = xl_str_dup(&r->arena, run->s);
         if (function && function->kind == XL_NODE_STR)
             r->site.function = xl_str_dup(&r->arena, function->s);
+        if (x64 && x64->kind == XL_NODE_BOOL)
+            r->site.x64 = x64->b ? XL_X64_ON : XL_X64_OFF;
         r->n = (uint32_t)parts->n;
         for (uint32_t i = 0; i < r->n; i++) {
             r->name[i] = xl_str_dup(&r->arena, parts->kid[i]->key);
@@ -432,10 +437,12 @@ static bool has_wide(const xl_module *m)
 }
 
 /* JAX has 64-bit numbers only under jax_enable_x64: a program that has some, after one that had none, came after it was
- * switched, unless a 64-bit argument explains it and x64 was on already. */
+ * switched, unless a 64-bit argument explains it and x64 was on already. Where it is known, that decides. */
 static bool wider(const xl_module *before, const xl_module *after, const xl_verdict *v)
 {
     bool args = false, on = has_wide(after);
+    if (v->x64_before && v->x64_after)
+        return v->x64_before != v->x64_after && has_wide(before) != on && on == (v->x64_after == XL_X64_ON);
     for (uint32_t i = 0; i < v->ndiff; i++)
         args |= v->diff[i].arg >= 0 && v->diff[i].kind == XL_DIFF_DTYPE;
     return xl_str_starts(after->name, XL_STR("jit_")) && has_wide(before) != on &&
@@ -547,9 +554,9 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
             if (!d->file.n)
                 d->file = diff[i].file, d->line = diff[i].line;
         }
-        d->text = xl_strf(a, "64-bit numbers %s: jax_enable_x64 was switched %s%s%.*s%s", on ? "came in" : "went",
-                          on ? "on" : "off", d->file.n ? " at " : "", XL_FMT(d->file),
-                          d->file.n ? xl_strf(a, ":%u", d->line).p : "");
+        d->text = xl_strf(a, "64-bit numbers %s%s%.*s%s: jax_enable_x64 was switched %s", on ? "came in" : "went",
+                          d->file.n ? " at " : "", XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "",
+                          on ? "on" : "off");
         out->diff = d;
         out->ndiff = n + 1;
         out->reason = "x64";
@@ -816,6 +823,8 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
     const char *part = compare_parts(a, best, key, out);
     if (!near->same) {
         best->m->arena.oom = a->oom;
+        out->x64_before = best->site.x64;
+        out->x64_after = site->x64;
         out->wide = c->wide;
         out->steady_wide = c->wide && !c->switched;
         err = xl_contract_compare(a, best->m, m, out);
@@ -855,7 +864,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     now->module = xl_str_dup(&now->arena, key->module);
     now->site = (xl_compile_site){ xl_str_dup(&now->arena, site->place), xl_str_dup(&now->arena, site->devices),
                                    xl_str_dup(&now->arena, site->function),
-                                   xl_str_dup(&now->arena, site->name.n ? site->name : key->module) };
+                                   xl_str_dup(&now->arena, site->name.n ? site->name : key->module), site->x64 };
     for (uint32_t i = 0; i < key->n; i++) {
         now->name[i] = xl_str_dup(&now->arena, xl_str_of(key->name[i]));
         now->value[i] = xl_str_dup(&now->arena, key->value[i]);

@@ -12,6 +12,7 @@
 #include "lane/run.h"
 
 typedef struct xl_contracts xl_contracts;
+typedef enum { XL_X64_UNKNOWN, XL_X64_OFF, XL_X64_ON } xl_x64; /* jax_enable_x64 */
 
 typedef struct {
     const char *reason;                                    /* "first", "shape", ... as in events.jsonl */
@@ -23,6 +24,7 @@ typedef struct {
     xl_str called; /* file:line that called the function which changed; empty where the program does not say */
     xl_str against_module;                                 /* its name in this process; empty: an earlier run's */
     bool wide, steady_wide; /* known before: 64-bit numbers were seen, and never switched */
+    xl_x64 x64_before, x64_after;                          /* of the compile it was compared with, and of this one */
 } xl_verdict;
 
 /* What is known of a compile beside the parts of its key. */
@@ -33,6 +35,7 @@ typedef struct {
     xl_str function; /* "/home/me/train.py:31": the function that it was made of; empty where that is not known.
                         Programs of other functions are none of its kind, whatever their names */
     xl_str name; /* what the module is called in this process; empty: as it calls itself */
+    xl_x64 x64;
 } xl_compile_site;
 
 /* `run` may record nothing; then nothing is remembered across runs. `script` says which program of the user this

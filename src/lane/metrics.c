@@ -61,7 +61,7 @@ static void free_set(xl_meter *set)
 static void clear_set(xl_meter *set)
 {
     for (int w = 0; w < XL_M_COUNT; w++) {
-        set[w].n = set[w].sum = 0;
+        set[w].n = set[w].sum = set[w].below = set[w].most = 0;
         for (int b = 0; set[w].bucket && b < XL_HIST; b++)
             set[w].bucket[b] = 0;
     }
@@ -144,7 +144,6 @@ static uint32_t bucket_of(uint64_t ns)
     uint32_t top = 63 - (uint32_t)__builtin_clzll(ns), b = (top - 7) * 8 + ((uint32_t)(ns >> (top - 3)) & 7);
     return b < XL_HIST ? b : XL_HIST - 1;
 }
-/* The middle of a bucket. */
 /* At: 0 is where the bucket begins, 1 where it ends. */
 static double bucket_seconds(int b, double at)
 {
@@ -152,11 +151,23 @@ static double bucket_seconds(int b, double at)
     return 1e-9 * 128 * exp2(octave) * (1 + (b % 8 + at) / 8);
 }
 
+static void raise_to(_Atomic uint64_t *most, uint64_t value)
+{
+    uint64_t now = atomic_load_explicit(most, memory_order_relaxed);
+    while (value > now &&
+           !atomic_compare_exchange_weak_explicit(most, &now, value, memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
 static void add(xl_meter *t, uint64_t value, int bucket)
 {
     atomic_fetch_add_explicit(&t->n, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&t->sum, value, memory_order_relaxed);
-    _Atomic uint32_t *all = bucket >= 0 ? buckets(t) : NULL;
+    if (bucket < 0)
+        return;
+    raise_to(&t->below, UINT64_MAX - value);
+    raise_to(&t->most, value);
+    _Atomic uint32_t *all = buckets(t);
     if (all)
         atomic_fetch_add_explicit(&all[bucket], 1, memory_order_relaxed);
 }
@@ -188,6 +199,10 @@ static void set_json(const xl_meter *set, xl_json *j)
         xl_json_map(j);
         xl_json_put_int(j, "n", (int64_t)set[w].n);
         xl_json_put_int(j, "sum", (int64_t)set[w].sum);
+        if (rows[w].timing && set[w].below) {
+            xl_json_put_int(j, "least", (int64_t)(UINT64_MAX - set[w].below));
+            xl_json_put_int(j, "most", (int64_t)set[w].most);
+        }
         if (rows[w].timing) {                              /* [bucket, count] pairs of those that are not empty */
             xl_json_key(j, "hist");
             xl_json_list(j);
@@ -226,6 +241,10 @@ static void set_add(xl_meter *set, const xl_node *n)
             set[w].n += (uint64_t)v->i;
         if ((v = xl_node_get(one, "sum")) && v->i > 0)
             set[w].sum += (uint64_t)v->i;
+        if ((v = xl_node_get(one, "least")) && v->i >= 0)
+            raise_to(&set[w].below, UINT64_MAX - (uint64_t)v->i);
+        if ((v = xl_node_get(one, "most")) && v->i > 0)
+            raise_to(&set[w].most, (uint64_t)v->i);
         for (size_t k = 0; hist && k + 1 < hist->n; k += 2)
             if (hist->kid[k]->i >= 0 && hist->kid[k]->i < XL_HIST && hist->kid[k + 1]->i > 0 && buckets(&set[w]))
                 set[w].bucket[hist->kid[k]->i] += (uint32_t)hist->kid[k + 1]->i;
@@ -299,16 +318,22 @@ static void put_duration(xl_buf *out, double s)
     xl_buf_printf(out, "%03llu.%03uus", (unsigned long long)left, (unsigned)((uint64_t)(s * 1e9) % 1000));
 }
 
+/* Not less than the least that was taken, nor more than the most. */
 static double percentile(const xl_meter *t, double q)
 {
     uint64_t n = 0, want = (uint64_t)(q * (double)t->n);
+    double s = bucket_seconds(XL_HIST - 1, 0.5), least = (double)(UINT64_MAX - t->below) * 1e-9;
     for (int b = 0; b < XL_HIST; b++) {
         uint64_t here = bucket_at(t, b);
-        if (n + here > want) /* as if those of a bucket were spread evenly in it */
-            return bucket_seconds(b, ((double)(want - n) + 0.5) / (double)here);
+        if (n + here > want) {                             /* as if those of a bucket were spread evenly in it */
+            s = bucket_seconds(b, ((double)(want - n) + 0.5) / (double)here);
+            break;
+        }
         n += here;
     }
-    return bucket_seconds(XL_HIST - 1, 0.5);
+    if (!t->below)                                         /* of a file without them */
+        return s;
+    return s < least ? least : s > (double)t->most * 1e-9 ? (double)t->most * 1e-9 : s;
 }
 
 static void print_set(const xl_meter *set, xl_buf *out)

@@ -42,6 +42,7 @@ enum { XL_HIST = 320 };                                    /* eight buckets an o
 typedef struct {
     _Atomic uint64_t n;
     _Atomic uint64_t sum;                                  /* nanoseconds, or the counter */
+    _Atomic uint64_t below, most;                          /* of timings: the least is UINT64_MAX - below; 0: none */
     _Atomic(_Atomic uint32_t *) bucket;                    /* XL_HIST of them, of timings that were taken; else NULL */
 } xl_meter;
 

@@ -33,3 +33,15 @@ TEST(G3_metrics_add_up_and_survive_json)
     xl_metrics_free(m);
     xl_metrics_free(n);
 }
+
+TEST(G3_one_timing_is_each_of_its_percentiles)
+{
+    xl_metrics *m = xl_metrics_new();
+    xl_buf b = { 0 };
+    xl_metrics_time(m, NULL, XL_M_CompileTime, 0.0385);
+    xl_metrics_print(m, false, &b);
+    CHECK(strstr(b.p, " 1%=038ms500.000us;") && strstr(b.p, " 50%=038ms500.000us;") &&
+          strstr(b.p, " 99%=038ms500.000us\n"));
+    xl_buf_fini(&b);
+    xl_metrics_free(m);
+}

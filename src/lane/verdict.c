@@ -39,21 +39,36 @@ static bool flag(const xl_node *map, const char *key)
 
 /* ---- causes ------------------------------------------------------------------------------------------------------ */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
-static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
+static const xl_cause *finer(xl_str reason, xl_str what, bool arg, bool dim, bool read_back)
 {
-    xl_str what = str_of(d, "what"), reason = str_of(e, "reason");
     if (xl_str_is(reason, "x64") || xl_str_is(reason, "weak-type") || xl_str_is(reason, "transform") ||
         xl_str_is(reason, "device"))
         return xl_cause_of(reason);
-    if (xl_str_is(what, "shape") && flag(d, "read_back"))
+    if (xl_str_is(what, "shape") && read_back)
         return xl_cause_of(XL_STR("read-back"));
-    if (!xl_node_get(d, "arg") && xl_str_is(what, "shape"))
+    if (!arg && xl_str_is(what, "shape"))
         return xl_cause_of(XL_STR("size"));
-    if (!xl_node_get(d, "dim") && xl_str_is(what, "shape"))
+    if (!dim && xl_str_is(what, "shape"))
         return xl_cause_of(XL_STR("axes"));
-    if (!xl_node_get(d, "arg") && xl_str_is(what, "dtype"))
+    if (!arg && xl_str_is(what, "dtype"))
         return xl_cause_of(XL_STR("op"));
     return xl_cause_of(what);
+}
+static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
+{
+    return finer(str_of(e, "reason"), str_of(d, "what"), xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL,
+                 flag(d, "read_back"));
+}
+
+const xl_cause *xl_verdict_cause(const xl_verdict *v)
+{
+    xl_str reason = xl_str_of(v->reason);
+    for (uint32_t i = 0; i < v->ndiff; i++) {
+        const xl_diff *d = &v->diff[i];
+        if (!d->follows && xl_str_is(reason, xl_diff_word(d->kind)))
+            return finer(reason, reason, d->arg >= 0, d->dim >= 0, d->read_back);
+    }
+    return xl_cause_of(reason);
 }
 
 const xl_cause *xl_event_cause(const xl_node *e)

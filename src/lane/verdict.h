@@ -6,10 +6,12 @@
 #define XL_LANE_VERDICT_H
 
 #include "base/json.h"
+#include "lane/contract.h"
 #include "lane/metrics.h"
 
 typedef enum { XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH, XL_ASK_VALUE, XL_ASK_AGAIN } xl_ask;
 typedef struct { const char *word, *remedy; xl_ask ask; } xl_cause;
+const xl_cause *xl_verdict_cause(const xl_verdict *v);     /* of a compile; NULL: it was its module's first */
 const xl_cause *xl_cause_of(xl_str word);                  /* NULL: "first", or a word that has no row */
 
 /* One cause of one module's recompiles. */

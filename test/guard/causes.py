@@ -565,6 +565,13 @@ w, key = jnp.ones((8, 4), jnp.float32), jax.random.key(0)
 for i in range(8):
     w = train_step(w, np.ones((4, 8), np.float32) if i < 5 else np.ones((4, 8)))
 """)
+plant("one_wide_scalar", "dtype", SHAPE, """
+jax.config.update("jax_enable_x64", True)
+step = jax.jit(lambda w, s: w * s)  # LINE
+w = jnp.ones(4, jnp.float32)
+for i in range(20):
+    w = step(w, np.float32(2) if i < 12 else np.float64(2))
+""")
 plant("curriculum_of_lengths", "shape", SHAPE, """
 params = {"emb": jnp.ones((32, 16)), "out": jnp.ones((16, 32))}
 @jax.jit
