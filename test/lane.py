@@ -359,6 +359,20 @@ def _():
     assert q.returncode != 0 and "Unknown flag" in q.stderr, q.stderr[-500:]
 
 
+@checked("X1_several_devices_of_the_cpu_are_several_of_the_embedded_one")
+def _():
+    count = script("count.py", "import jax\nprint(len(jax.devices()), jax.devices()[0].platform)\n")
+    for env, n, named in (({"JAX_NUM_CPU_DEVICES": 3}, 3, "JAX_NUM_CPU_DEVICES"),
+                          ({"XLA_FLAGS": "--xla_force_host_platform_device_count=4 --xla_cpu_enable_fast_math=false"},
+                           4,
+                           "XLA_FLAGS"),
+                          ({"JAX_NUM_CPU_DEVICES": 3, "XLANE_CPU_DEVICES": 2}, 2, None), ({}, 1, None)):
+        p, _ = run("count", sys.executable, count, args=("--profile", "cpu"), env=env)
+        assert p.stdout == "%d xlane\n" % n, p.stdout
+        said = "the embedded device shows %d devices, since %s asks" % (n, named)
+        assert said in p.stderr if named else "embedded device shows" not in p.stderr, p.stderr
+
+
 @checked("X2_every_row_of_the_matrix_runs")
 def _():
     rows = json.loads(xlane("matrix", "list", "--json").stdout)

@@ -172,6 +172,22 @@ out:
     return err;
 }
 
+/* Who asks JAX for several devices of the CPU means those of the embedded one too. */
+static void count_devices(xl_arena *a)
+{
+    static const char flag[] = "--xla_force_host_platform_device_count=";
+    const char *from = "JAX_NUM_CPU_DEVICES", *flags = getenv("XLA_FLAGS"), *number = getenv(from);
+    int64_t n;
+    for (const char *p = number && *number ? NULL : flags; p && (p = strstr(p, flag)); from = "XLA_FLAGS")
+        number = p += sizeof flag - 1;                     /* the last one counts */
+    xl_str text = xl_str_of(number ? number : "");
+    if (getenv("XLANE_CPU_DEVICES") || !xl_str_i64(xl_str_cut(&text, ' '), &n) || n < 2 || n > 4096)
+        return;
+    setenv("XLANE_CPU_DEVICES", xl_strf(a, "%lld", (long long)n).p, 1);
+    fprintf(stderr, "xlane: the embedded device shows %lld devices, since %s asks for as many of the CPU "
+                    "(XLANE_CPU_DEVICES is another way to say it)\n", (long long)n, from);
+}
+
 /* A profile for the embedded device also says where that is, so that it works without the wheel. */
 static xl_error *embedded(xl_arena *a, const xl_profile *p)
 {
@@ -183,6 +199,7 @@ static xl_error *embedded(xl_arena *a, const xl_profile *p)
     XL_DO(xl_plugin_find(a, &(xl_plugin_wish){ .named = "cpu" }, &c));
     setenv("PJRT_NAMES_AND_LIBRARY_PATHS", xl_strf(a, "xlane:%s", c.path).p, 0);
     setenv("PJRT_LIBRARY_PATH", c.path, 0);
+    count_devices(a);
 out:
     return err;
 }
