@@ -207,6 +207,14 @@ def _():
     assert ("`_lambda@functions.py:%d.backward`" % at("square ="), "15") in heads, (heads, text)
     assert sorted(n for name, n in heads if "apart" in name) == ["15", "15"], (heads, text)
     assert "StepTime" in xlane("metrics", folder)
+    one_line = "import jax, jax.numpy as jnp\n" \
+               "def once(f):\n    g = jax.jit(f)\n    for i in range(ROUNDS):\n        g(jnp.ones(4))\n" \
+               "once(lambda x: jnp.sin(x) + 1); once(lambda x: jnp.cumsum(x) * 2); once(lambda x: x - 3)\n" * 2
+    for rounds in "1", "15":
+        folder, err = python("one_line", one_line.replace("ROUNDS", rounds), args=("--policy", "stop", "--summary"))
+        text = xlane("explain", folder)
+        assert "changed 0 times in the warm-up window, 0 after it" in err and "compiled again" not in err, err
+        assert answers(text) == ("no", "no", "no", "no"), text
     # the first of a name says its place only beside another
     text = xlane("explain", python("functions_one", HEALTHY)[0])
     assert text.startswith("`train_step` compiled once"), text

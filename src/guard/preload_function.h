@@ -5,9 +5,9 @@
  * `who` walks up to the frame of jax.jit, whose `fun` is the function, and looks through wrappers (jax.grad, partial,
  * shard_map, a method) for the first code that is the user's own; a library's function has no answer. It is
  * "PATH:LINE", the function's first line. Functions that a factory makes share that: each that is alive beside the
- * others gets a number, "#2". One that is gone leaves its number to the next, so a function that is jitted anew in each
- * iteration of a loop stays one function. ".forward", ".backward": outside of jit, JAX differentiates a jitted function
- * in programs under its name. */
+ * others gets a number, "#2". One that is gone leaves its number to the next of the same code, so a function that is
+ * jitted anew in each iteration of a loop stays one function, and two lambdas on one line are two. ".forward",
+ * ".backward": outside of jit, JAX differentiates a jitted function in programs under its name. */
 #ifndef XL_GUARD_PRELOAD_FUNCTION_H
 #define XL_GUARD_PRELOAD_FUNCTION_H
 
@@ -33,7 +33,7 @@ static const char guard_preload_function[] =
     "    way, at = codes(fun)\n"
     "    text = getattr(getattr(info, 'debug_info', None), 'func_src_info', None) or ''\n"
     "    path, _, line = text.partition(' at ')[2].rpartition(':')\n"
-    "    if path and line.isdigit() and (path, int(line)) not in way:\n" /* that frame is another function's */
+    "    if path and line.isdigit() and (path, int(line)) not in map(begins, way):\n" /* that frame is another function's */
     "        fun, way, at = None, [], None if library(path) else (path, int(line))\n"
     "    if at is None: return ''\n"
     "    known = functions.setdefault((at, role), [])\n"
@@ -50,6 +50,7 @@ static const char guard_preload_function[] =
     "    except TypeError: ref = type(None)\n" /* it cannot be watched */
     "    known[n] = ref, way, uses[0]\n"
     "    return '%s:%d' % at + ('#%d' % (n + 1) if n else '') + role\n"
+    "def begins(code): return code.co_filename, code.co_firstlineno\n"
     "def library(path):\n"
     "    return any(k in path for k in ('/site-packages/', '/dist-packages/', '/jax/_src/')) or "
     "path.startswith(stdlib)\n"
@@ -62,8 +63,8 @@ static const char guard_preload_function[] =
     "        if type(f) is types.MethodType: todo.append(f.__func__)\n"
     "        elif type(f) is functools.partial: todo.append(f.func)\n"
     "        elif type(f) is types.FunctionType:\n"
-    "            at = f.__code__.co_filename, f.__code__.co_firstlineno\n"
-    "            way.append(at)\n"
+    "            way.append(f.__code__)\n"
+    "            at = begins(f.__code__)\n"
     "            if not library(at[0]): return way, at\n"
     "            todo.append(f.__dict__.get('__wrapped__'))\n"
     "            for cell in f.__closure__ or ():\n"
