@@ -266,6 +266,13 @@ case("reduce.region", lambda a: lax.reduce(a, np.float32(0), lambda p, q: p * 0.
 case("reduce.variadic", lambda a, b: lax.reduce((a, b), (np.float32(-9), np.int32(0)), lambda p,
                                                 q: (jnp.maximum(p[0], q[0]), p[1] + q[1]), (0,)), arr((31, 5),
                                                     "float32"), arr((31, 5), "int32"))
+by = np.array([2, -3, 0.1])                                 # divisors without an imaginary part; signs of zeros too
+finite = np.array([complex(a, b) for a in (0.0, -0.0, 1, -2.5) for b in (0.0, -0.0, 1, -0.7)])[:, None]
+odd = np.array([complex(a, b) for a in (1, np.inf, np.nan) for b in (-1, -np.inf, np.nan)])[:, None]
+for d in C:
+    case("complex.by_real." + d, lambda x, y, z: (z / y, x / 2, x / y, jnp.signbit(jnp.real(x / y)),
+                                                        jnp.signbit(jnp.imag(x / y))),
+         finite.astype(d), by.astype(d), odd.astype(d))
 case("complex.sum", lambda a: (a.sum(), a.sum(0), a.prod(1)), arr((9, 8), "complex64"), ulps=100)
 for d in F[:3] + ["int32"]:
     batch("cum.%s" % d, {n: (lambda n: lambda a: (getattr(lax, n)(a, 0), getattr(lax, n)(a, 1), getattr(lax, n)(a, 1, reverse=True)))(n) for n in "cumsum cumprod cummax cummin".split()}, arr((13, 9), d, 0.5, 1.5), ulps=40)
