@@ -411,6 +411,7 @@ bad("optimization_barrier to another type", "optimization_barrier", ["4xf32"], "
 bad("tuple of another type", "tuple", ["4xf32"], "tuple<tensor<4xi32>>", "result 0 is tuple, expected tuple")
 bad("conj to another type", "chlo.conj", ["4xcomplex<f32>"], "4xf32", "is 4xf32, expected 4xcomplex<f32>")
 bad("next_after of integers", "chlo.next_after", ["4xi32", "4xi32"], "4xi32", "must hold floats, not i32")
+bad("product_sum of another type", "xlane.product_sum", [F, F, "4x8xf64"], F, "operand types differ")
 bad("broadcast_add of other sizes", "chlo.broadcast_add", ["4xf32", "3xf32"], "4xf32", "do not go together", ours=True)
 bad("top_k of more than there are", "chlo.top_k", ["4xf32"], ("9xf32", "9xi32"), "k is 9, the operand 4xf32",
     "k = 9 : i64")

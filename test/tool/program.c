@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cpu/plan/contract.h"
 #include "cpu/plan/lower.h"
 #include "cpu/plan/plan.h"
 #include "ir/num.h"
@@ -54,6 +55,7 @@ static xl_error *plan_of(xl_module *m, bool plain, xl_plan **out)
     setenv("XLANE_CPU_CHECK", "1", 0);
     XL_DO(xl_verify(m));
     XL_DO(xl_lower(m, false));
+    xl_contract(m);
     if (!plain) /* as pjrt/api_exec.c has it */
         XL_DO(xl_pipeline_run(m, &(xl_pipeline_opts){ .device = true }));
     XL_DO(xl_plan_new(m, 1, out));

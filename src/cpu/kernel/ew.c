@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "cpu/kernel/dtype.h"
+#include "cpu/kernel/vmath.h"
 #include "cpu/plan/planner.h"
 
 enum { TILE = 256 };
@@ -472,6 +473,27 @@ xl_ew xl_ew_of(xl_arena *a, xl_opcode code, xl_dtype in, xl_dtype out)
     return e;
 }
 
+#define PRODUCT(name, T, form)                                                                          \
+    static void name(void *y, const void *const *x, size_t n, const void *ctx)                          \
+    {                                                                                                   \
+        (void)ctx;                                                                                      \
+        xl_vproduct_of_##T(form)(y, x[0], x[1], x[2], n);                                               \
+    }
+PRODUCT(product_plus_f32, f32, XL_PRODUCT_PLUS)
+PRODUCT(product_less_f32, f32, XL_PRODUCT_LESS)
+PRODUCT(less_product_f32, f32, XL_LESS_PRODUCT)
+PRODUCT(product_plus_f64, f64, XL_PRODUCT_PLUS)
+PRODUCT(product_less_f64, f64, XL_PRODUCT_LESS)
+PRODUCT(less_product_f64, f64, XL_LESS_PRODUCT)
+
+static xl_ew find_product_sum(xl_dtype d, int64_t form)
+{
+    static xl_ew_fn *const fn[2][XL_PRODUCT_FORMS] = { { product_plus_f32, product_less_f32, less_product_f32 },
+                                                       { product_plus_f64, product_less_f64, less_product_f64 } };
+    bool known = (d == XL_F32 || d == XL_F64) && form >= 0 && form < XL_PRODUCT_FORMS;
+    return (xl_ew){ known ? fn[d == XL_F64][form] : NULL, NULL };
+}
+
 xl_ew xl_ew_find(xl_arena *a, const xl_op *op, const xl_dtype *in, xl_dtype out)
 {
     xl_ew e = { 0 };
@@ -481,6 +503,7 @@ xl_ew xl_ew_find(xl_arena *a, const xl_op *op, const xl_dtype *in, xl_dtype out)
         return find_compare(a, in, xl_op_int(op, XL_SLOT(COMPARE, comparison_direction)),
                             xl_op_int(op, XL_SLOT(COMPARE, compare_type)) == XL_COMPARISON_TYPE_TOTALORDER);
     case XL_OP_SELECT: return xl_ew_of(a, XL_OP_SELECT, in[1], out);
+    case XL_OP_PRODUCT_SUM: return find_product_sum(in[0], xl_op_int(op, XL_SLOT(PRODUCT_SUM, form)));
     case XL_OP_REDUCE_PRECISION: {
         precision *r = xl_new(a, precision, 1);
         *r = (precision){ (int)xl_op_int(op, XL_SLOT(REDUCE_PRECISION, exponent_bits)),

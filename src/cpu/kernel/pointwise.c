@@ -101,6 +101,7 @@ xl_error *xl_kernel_unary(xl_planner *p, const xl_op *op) { return plan_pointwis
 xl_error *xl_kernel_binary(xl_planner *p, const xl_op *op) { return plan_pointwise(p, op); }
 xl_error *xl_kernel_compare(xl_planner *p, const xl_op *op) { return plan_pointwise(p, op); }
 xl_error *xl_kernel_select(xl_planner *p, const xl_op *op) { return plan_pointwise(p, op); }
+xl_error *xl_kernel_product_sum(xl_planner *p, const xl_op *op) { return plan_pointwise(p, op); }
 xl_error *xl_kernel_clamp(xl_planner *p, const xl_op *op) { return plan_pointwise(p, op); }
 xl_error *xl_kernel_convert(xl_planner *p, const xl_op *op)
 {

@@ -19,6 +19,9 @@ static double rsqrt(double x)
     return 1 / sqrt(x);
 }
 
+xl_vproduct_f32 *xl_vproduct_of_f32(xl_product_form form) { return xl_vmath_best()->product_f32[form]; }
+xl_vproduct_f64 *xl_vproduct_of_f64(xl_product_form form) { return xl_vmath_best()->product_f64[form]; }
+
 #define UNARY(f)                                                                                       \
     void xl_v##f##_f32(float *y, const float *x, size_t n) { xl_vmath_best()->f(y, x, n); }
 XL_VMATH_UNARY(UNARY)

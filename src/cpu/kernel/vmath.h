@@ -28,4 +28,9 @@ XL_VMATH_UNARY(XL_VMATH_DECLARE)
 XL_VMATH_BINARY(XL_VMATH_DECLARE)
 #undef XL_VMATH_DECLARE
 
+/* A product and a sum, rounded once: r[i] = x[i] y[i] + z[i], x[i] y[i] - z[i], or z[i] - x[i] y[i]; r may be one of
+ * them. */
+xl_vproduct_f32 *xl_vproduct_of_f32(xl_product_form form);
+xl_vproduct_f64 *xl_vproduct_of_f64(xl_product_form form);
+
 #endif

@@ -84,6 +84,29 @@ DOUBLES(expm1) DOUBLES(log2) DOUBLES(log10) DOUBLES(log1p) DOUBLES(rsqrt) DOUBLE
     }
                     PAIRS(pow) PAIRS(atan2)
 
-                        const xl_vmath_set SET = { .needs = NEEDS,
+/* A product and a sum. */
+#define FUSED(name, T, V, LANES, fma, X, Z)                                                               \
+    static void v_##name(T *r, const T *x, const T *y, const T *z, size_t n)                              \
+    {                                                                                                     \
+        size_t i = 0;                                                                                     \
+        for (; i + LANES <= n; i += LANES) {                                                              \
+            V a = *(const V *)(x + i), b = *(const V *)(y + i), c = *(const V *)(z + i);                  \
+            for (size_t k = 0; k < LANES; k++)                                                            \
+                c[k] = fma(X a[k], b[k], Z c[k]);                                                         \
+            *(V *)(r + i) = c;                                                                            \
+        }                                                                                                 \
+        for (; i < n; i++)                                                                                \
+            r[i] = fma(X x[i], y[i], Z z[i]);                                                             \
+    }
+FUSED(plus_f32, float, vf, FL, __builtin_fmaf, +, +)
+FUSED(less_f32, float, vf, FL, __builtin_fmaf, +, -)
+FUSED(from_f32, float, vf, FL, __builtin_fmaf, -, +)
+FUSED(plus_f64, double, vd, DL, __builtin_fma, +, +)
+FUSED(less_f64, double, vd, DL, __builtin_fma, +, -)
+FUSED(from_f64, double, vd, DL, __builtin_fma, -, +)
+
+const xl_vmath_set SET = { .needs = NEEDS,
+                           .product_f32 = { v_plus_f32, v_less_f32, v_from_f32 },
+                           .product_f64 = { v_plus_f64, v_less_f64, v_from_f64 },
 #define SLOT(f) .f = v_##f,
-                                                   XL_VMATH_UNARY(SLOT) XL_VMATH_BINARY(SLOT) };
+                           XL_VMATH_UNARY(SLOT) XL_VMATH_BINARY(SLOT) };

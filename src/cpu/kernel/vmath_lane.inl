@@ -77,15 +77,15 @@ INLINE vf f_product(vf x, vf y)
     return f_rounded(x * y);
 #endif
 }
-/* x y + z, rounded once; where no instruction does that, there is no FAST_FMA. */
-#if defined(__FP_FAST_FMAF)
-#define FAST_FMA 1
+/* x y + z, rounded once; FAST_FMA: by an instruction. */
 INLINE vf f_fma(vf x, vf y, vf z)
 {
     for (int i = 0; i < FL; i++)
         z[i] = __builtin_fmaf(x[i], y[i], z[i]);
     return z;
 }
+#if defined(__FP_FAST_FMAF)
+#define FAST_FMA 1
 #else
 #define FAST_FMA 0
 #endif

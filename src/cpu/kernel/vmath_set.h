@@ -16,6 +16,8 @@ typedef struct {
 #define SLOT(f) void (*f)(float *z, const float *x, const float *y, size_t n);
     XL_VMATH_BINARY(SLOT)
 #undef SLOT
+    xl_vproduct_f32 *product_f32[XL_PRODUCT_FORMS];
+    xl_vproduct_f64 *product_f64[XL_PRODUCT_FORMS];
 } xl_vmath_set;
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "cpu/kernel/callback.h"
 #include "cpu/pjrt/api.h"
+#include "cpu/plan/contract.h"
 #include "cpu/plan/lower.h"
 #include "cpu/run/env.h"
 #include "ir/hlo/hlo_fields.h"
@@ -223,6 +224,7 @@ static xl_error *simplify(xl_module *m)
 {
     bool plain = xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) ==
                  XL_ENV_PLAIN; /* the oracle does without what only makes programs faster */
+    xl_contract(m);
     return xl_pipeline_run(m, &(xl_pipeline_opts){ .device = true,
                                                    .only = plain ? "canonical" : NULL,
                                                    .after = xl_python_logs_passes() ? log_pass : NULL });

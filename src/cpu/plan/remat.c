@@ -75,6 +75,7 @@ static uint32_t work(const xl_op *op)
     case XL_OP_NOT:
     case XL_OP_CONVERT:
     case XL_OP_CLAMP:
+    case XL_OP_PRODUCT_SUM:
     case XL_OP_BITCAST_CONVERT:
     case XL_OP_SIGN:
     case XL_OP_SHIFT_LEFT:

@@ -33,8 +33,11 @@ typedef enum {
     XL_STRIP_STORE_TRUTH,
     XL_STRIP_SELECT, /* its own forms, below */
     XL_STRIP_PLUS_PRODUCT,
-    XL_STRIP_MINUS_PRODUCT,
-    XL_STRIP_PRODUCT_LESS, /* A + x y, A - x y, x y - A: MM and SM */
+    XL_STRIP_PRODUCT_LESS,
+    XL_STRIP_LESS_PRODUCT, /* x y + A, x y - A, A - x y, rounded once: MM, SM and SS */
+    XL_STRIP_TIMES_PLUS,
+    XL_STRIP_TIMES_LESS,
+    XL_STRIP_LESS_TIMES, /* A x + y, A x - y, y - A x, rounded once: MM, MS, SM and SS */
     XL_STRIP_DIVIDE_BY,    /* form AS; x: what xl_strip_divisor computed for the divisor */
     XL_STRIP_DIVIDE_BY_SQRT,
     XL_STRIP_DIVIDE_BY_DIVIDE, /* the same, and then the root, or the quotient by the array y */
@@ -64,6 +67,7 @@ typedef enum {
     XL_FORM_MM,
     XL_FORM_MS,
     XL_FORM_SM,
+    XL_FORM_SS,
     XL_FORM_COUNT
 } xl_strip_form;
 /* Of select(truth, yes, no): A is the truth (x, y: yes and no), yes (x: truth, y: no), or no (x: truth, y: yes). */

@@ -327,20 +327,39 @@ INS(divide_by_under_store)
 OPS(divide_by_under, const vf *y = ARRAY(y); vf divisor = NUMBER(x); EACH(UNDER_DIVIDER))
 #endif
 
-/* ---- a sum with a product: two roundings, so the compiler must not see both at once ---- */
-#define PLUS(v, i, _) v = v + f_product(XAT(i), y[i]);
-#define MINUS(v, i, _) v = v - f_product(XAT(i), y[i]);
-#define LESS(v, i, _) v = f_product(XAT(i), y[i]) - v;
+/* ---- a product and a sum, rounded once ---- */
+#define PLUS(v, i, _) v = f_fma(XAT(i), YAT(i), v);
+#define LESS(v, i, _) v = f_fma(XAT(i), YAT(i), -v);
+#define FROM(v, i, _) v = f_fma(-XAT(i), YAT(i), v);
+#define TIMES_PLUS(v, i, _) v = f_fma(v, XAT(i), YAT(i));
+#define TIMES_LESS(v, i, _) v = f_fma(v, XAT(i), -YAT(i));
+#define TIMES_FROM(v, i, _) v = f_fma(-v, XAT(i), YAT(i));
+#define OF_PRODUCT(form, HAVE)                                                     \
+    OPS(plus_##form, HAVE EACH(PLUS))                                              \
+    OPS(less_##form, HAVE EACH(LESS))                                              \
+    OPS(from_##form, HAVE EACH(FROM))
+#define OF_TIMES(form, HAVE)                                                       \
+    OPS(times_plus_##form, HAVE EACH(TIMES_PLUS))                                  \
+    OPS(times_less_##form, HAVE EACH(TIMES_LESS))                                  \
+    OPS(times_from_##form, HAVE EACH(TIMES_FROM))
 #define XAT(i) x[i]
-OPS(plus_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(PLUS))
-OPS(minus_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(MINUS))
-OPS(less_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(LESS))
+#define YAT(i) y[i]
+#define HAVE_MM const vf *x = ARRAY(x), *y = ARRAY(y);
+#define HAVE_MS const vf *x = ARRAY(x); vf y = NUMBER(y);
+#define HAVE_SM vf x = NUMBER(x); const vf *y = ARRAY(y);
+#define HAVE_SS vf x = NUMBER(x), y = NUMBER(y);
+OF_PRODUCT(mm, HAVE_MM) OF_TIMES(mm, HAVE_MM)
+#undef YAT
+#define YAT(i) y
+OF_TIMES(ms, HAVE_MS)
 #undef XAT
 #define XAT(i) x
-OPS(plus_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); EACH(PLUS))
-OPS(minus_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); EACH(MINUS))
-OPS(less_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); EACH(LESS))
+OF_PRODUCT(ss, HAVE_SS) OF_TIMES(ss, HAVE_SS)
+#undef YAT
+#define YAT(i) y[i]
+OF_PRODUCT(sm, HAVE_SM) OF_TIMES(sm, HAVE_SM)
 #undef XAT
+#undef YAT
 
 /* ---- select ---- */
 #define CHOOSE(v, i, _) v = fsel((vi)v, XAT(i), YAT(i));
@@ -498,6 +517,8 @@ static void lines(xl_strip_ins *code, const xl_strip_step *step, uint32_t ncode,
 }
 
 #define BOTH(form, f) [form] = F(f), [XL_FORM_STORE + (form)] = F(f##_store)
+#undef OF_PRODUCT
+#undef OF_TIMES
 const xl_strip_set SET = {
     .needs = NEEDS,
     .width = VECTORS * FL,
@@ -515,9 +536,15 @@ const xl_strip_set SET = {
                               BOTH(XL_SELECT_YES_M, select_yes_m), BOTH(XL_SELECT_YES_S, select_yes_s),
                               BOTH(XL_SELECT_NO_M, select_no_m),
                               BOTH(XL_SELECT_NO_S, select_no_s) },
-        [XL_STRIP_PLUS_PRODUCT] = { BOTH(XL_FORM_MM, plus_mm), BOTH(XL_FORM_SM, plus_sm) },
-        [XL_STRIP_MINUS_PRODUCT] = { BOTH(XL_FORM_MM, minus_mm), BOTH(XL_FORM_SM, minus_sm) },
-        [XL_STRIP_PRODUCT_LESS] = { BOTH(XL_FORM_MM, less_mm), BOTH(XL_FORM_SM, less_sm) },
+#define OF_PRODUCT(f) { BOTH(XL_FORM_MM, f##_mm), BOTH(XL_FORM_SM, f##_sm), BOTH(XL_FORM_SS, f##_ss) }
+#define OF_TIMES(f)                                                                                                    \
+    { BOTH(XL_FORM_MM, f##_mm), BOTH(XL_FORM_MS, f##_ms), BOTH(XL_FORM_SM, f##_sm), BOTH(XL_FORM_SS, f##_ss) }
+        [XL_STRIP_PLUS_PRODUCT] = OF_PRODUCT(plus),
+        [XL_STRIP_PRODUCT_LESS] = OF_PRODUCT(less),
+        [XL_STRIP_LESS_PRODUCT] = OF_PRODUCT(from),
+        [XL_STRIP_TIMES_PLUS] = OF_TIMES(times_plus),
+        [XL_STRIP_TIMES_LESS] = OF_TIMES(times_less),
+        [XL_STRIP_LESS_TIMES] = OF_TIMES(times_from),
 #define PAIR(O, P, Q, R) [XL_STRIP_##O##_##P##_##Q##_##R] = { BOTH(XL_FORM_AM, pair_##O##_##P##_##Q##_##R) },
         XL_STRIP_SIMPLE(PAIRS)
         [XL_STRIP_END] = { F(end) },

@@ -640,7 +640,7 @@ static double weight(const xl_func *f, const xl_op *op)
     switch (op->code) {
     case XL_OP_ADD: case XL_OP_SUBTRACT: case XL_OP_MULTIPLY: case XL_OP_MAXIMUM: case XL_OP_MINIMUM: case XL_OP_AND:
     case XL_OP_OR: case XL_OP_XOR: case XL_OP_NOT: case XL_OP_NEGATE: case XL_OP_ABS: case XL_OP_COMPARE:
-    case XL_OP_SELECT: case XL_OP_CLAMP: case XL_OP_CONVERT: case XL_OP_REDUCE:
+    case XL_OP_SELECT: case XL_OP_CLAMP: case XL_OP_CONVERT: case XL_OP_REDUCE: case XL_OP_PRODUCT_SUM:
         return wide;
     default:
         return 8 * wide;

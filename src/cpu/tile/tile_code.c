@@ -5,8 +5,7 @@
  * used in a later stage are moved there, if that keeps no more in memory than their result would.
  *
  * Strip code of a stage: the machine has one accumulator. Values are computed where they are first used, and stored if
- * they are used again or outside the stage. If both operands of an op must be computed, one is kept in memory, unless
- * it is a product of values that are there already. */
+ * they are used again or outside the stage. If both operands of an op must be computed, one is kept in memory. */
 #include "cpu/tile/tile.h"
 
 #include <stdlib.h>
@@ -79,6 +78,8 @@ int32_t xl_tile_strip_of(const xl_op *op, const xl_dtype *in, xl_dtype out)
     }
     if (op->code == XL_OP_CONVERT)
         return converts[k][to];
+    if (op->code == XL_OP_PRODUCT_SUM)
+        return out == XL_F32 ? XL_STRIP_PLUS_PRODUCT + (int32_t)xl_op_int(op, XL_SLOT(PRODUCT_SUM, form)) : -1;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].code == op->code)
             return rows[i].op[k];
@@ -245,20 +246,33 @@ static void settle(xl_tile_maker *m, uint16_t r, uint32_t stage)
     keep(m, r);
 }
 
-/* a op (p q), when the product is used nowhere else and p and q are in memory. */
-static bool with_product(xl_tile_maker *m, int32_t op, uint16_t a, uint16_t product, uint32_t stage)
+/* A product and a sum, rounded once: the strip is the addend or one factor, the others are in memory. What is not there
+ * yet is computed, the addend last if it can be. */
+static void product_sum(xl_tile_maker *m, const xl_tile_instr *x, uint32_t stage)
 {
-    const xl_tile_reg *r = &m->r[product];
-    if (at_hand(m, product, stage) || m->acc == product || r->users > 1 || r->outside ||
-        m->i[r->def].strip != XL_STRIP_MULTIPLY)
-        return false;
-    uint16_t p = m->i[r->def].src[0], q = m->i[r->def].src[1];
-    bool swap = number(&m->r[q]);
-    if (!at_hand(m, p, stage) || !at_hand(m, q, stage) || (swap && number(&m->r[p])))
-        return false;
+    static const int32_t times[] = { XL_STRIP_TIMES_PLUS, XL_STRIP_TIMES_LESS, XL_STRIP_LESS_TIMES };
+    uint32_t last = 2;                                     /* which of them is the strip */
+    for (uint32_t k = 0; k < 2; k++)
+        if (m->acc == x->src[k] || (at_hand(m, x->src[2], stage) && !at_hand(m, x->src[k], stage)))
+            last = k;
+    if (m->acc == x->src[2])
+        last = 2;
+    uint16_t a = x->src[last], p = x->src[last == 0], q = x->src[last == 2 ? 1 : 2];
+    if (p != a)
+        settle(m, p, stage);
+    if (q != a)
+        settle(m, q, stage);
+    if (p == a || q == a)
+        settle(m, a, stage);
     fetch(m, a, stage);
-    push(m, op, number(&m->r[p]) || swap ? XL_FORM_SM : XL_FORM_MM, swap ? &q : &p, swap ? &p : &q);
-    return true;
+    bool np = number(&m->r[p]), nq = number(&m->r[q]);
+    if (last == 2 && nq && !np) {                          /* factors: the number first */
+        uint16_t t = p;
+        p = q, q = t;
+        np = true, nq = false;
+    }
+    push(m, last == 2 ? x->strip : times[x->strip - XL_STRIP_PLUS_PRODUCT],
+         np ? (nq ? XL_FORM_SS : XL_FORM_SM) : nq ? XL_FORM_MS : XL_FORM_MM, &p, &q);
 }
 
 /* (t / number) / b, when the quotient is used nowhere else and t will lie in memory anyway: b need not. */
@@ -293,13 +307,6 @@ static void binary(xl_tile_maker *m, const xl_tile_instr *x, uint32_t stage)
         push(m, op, sb ? XL_FORM_AS : XL_FORM_AM, &b, NULL);
         return;
     }
-    if (x->strip == XL_STRIP_ADD && with_product(m, XL_STRIP_PLUS_PRODUCT, b, a, stage))
-        return;
-    if ((x->strip == XL_STRIP_ADD || x->strip == XL_STRIP_SUBTRACT) &&
-        with_product(m, x->strip == XL_STRIP_ADD ? XL_STRIP_PLUS_PRODUCT : XL_STRIP_MINUS_PRODUCT, a, b, stage))
-        return;
-    if (x->strip == XL_STRIP_SUBTRACT && with_product(m, XL_STRIP_PRODUCT_LESS, b, a, stage))
-        return;
     if (x->strip == XL_STRIP_DIVIDE && with_quotient(m, a, b, stage))
         return;
     bool ha = at_hand(m, a, stage), hb = at_hand(m, b, stage);
@@ -353,6 +360,8 @@ static void compute(xl_tile_maker *m, uint16_t r, uint32_t stage)
         push(m, x->strip, XL_FORM_AM, NULL, NULL);
     } else if (x->nsrc == 2) {
         binary(m, x, stage);
+    } else if (x->strip != XL_STRIP_SELECT) {
+        product_sum(m, x, stage);
     } else {
         choose(m, x, stage);
     }

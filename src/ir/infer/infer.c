@@ -436,6 +436,11 @@ RULE(binary_number) { return binary(c, INT | UINT | FLOAT | CPLX); }
 RULE(binary_int) { return binary(c, INT | UINT); }
 RULE(binary_bits) { return binary(c, PRED | INT | UINT); }
 RULE(binary_float) { return binary(c, FLOAT); }
+RULE(product_sum)
+{
+    xl_error *err = binary(c, FLOAT);
+    return err ? err : alike(c, 0, 2);
+}
 RULE(binary_floatc) { return binary(c, FLOAT | CPLX); }
 
 RULE(complex)
