@@ -200,11 +200,11 @@ def _():
     heads = re.findall(r"^(`.*?`(?: \(.*?\))?) compiled once, ran (\d+) times: no recompile$", text, re.M)
     at = lambda mark: next(n for n, line in enumerate(FUNCTIONS.splitlines(), 1) if mark in line)
     assert ("`step` (functions.py:%d)" % at("@jax.jit"), "20") in heads, (heads, text)
-    assert ("`step@functions.py:%d#2`" % at("@jax.jit"), "5") in heads, (heads, text)
-    assert ("`_lambda@functions.py:%d`" % at("jnp.sin"), "15") in heads, (heads, text)
-    assert ("`_step@functions.py:%d#2`" % at("def _step"), "15") in heads, (heads, text)
-    assert ("`loss@functions.py:%d#2`" % at("def loss"), "15") in heads, (heads, text)
-    assert ("`_lambda@functions.py:%d.backward`" % at("square ="), "15") in heads, (heads, text)
+    assert ("`step` (functions.py:%d#2)" % at("@jax.jit"), "5") in heads, (heads, text)
+    assert ("`_lambda` (functions.py:%d)" % at("jnp.sin"), "15") in heads, (heads, text)
+    assert ("`_step` (functions.py:%d#2)" % at("def _step"), "15") in heads, (heads, text)
+    assert ("`loss` (functions.py:%d#2)" % at("def loss"), "15") in heads, (heads, text)
+    assert ("`_lambda` (functions.py:%d.backward)" % at("square ="), "15") in heads, (heads, text)
     assert sorted(n for name, n in heads if "apart" in name) == ["15", "15"], (heads, text)
     assert "StepTime" in xlane("metrics", folder)
     one_line = "import jax, jax.numpy as jnp\n" \
@@ -218,6 +218,10 @@ def _():
     # the first of a name says its place only beside another
     text = xlane("explain", python("functions_one", HEALTHY)[0])
     assert text.startswith("`train_step` compiled once"), text
+    # one that has no name says it always
+    alone = "import jax, jax.numpy as jnp\nf = jax.jit(lambda a: jnp.sin(a) + 1)\nfor i in range(12):\n    f(jnp.ones(4))\n"
+    text = xlane("explain", python("functions_alone", alone)[0])
+    assert text.startswith("`_lambda` (functions_alone.py:2) compiled once, ran 12 times: no recompile\n"), text
 
 
 @check("W7_a_function_that_is_made_anew_is_the_same_step")
@@ -261,6 +265,42 @@ def _():
     _, err = python("read_each", text.replace("jnp.ones((n, 16)))", "jnp.ones((n, 16))); float(w.sum())"),
                     args=("--summary",))
     assert "xlane: 11 steps waited until the host had read a result (float, print, .item())\n" in err, err
+
+
+LOOPS = """
+import jax, jax.numpy as jnp
+@jax.jit
+def train(w):
+    return jnp.sin(w) * 0.99 + 1
+@jax.jit
+def evaluate(w, x):
+    return (w * x).sum()
+w = x = jnp.ones(8)
+for i in range(20):
+    w = train(w)
+    TRAINED
+for i in range(TIMES):
+    y = evaluate(w, x)
+    EVALUATED
+"""
+
+
+@check("W6_each_loop_counts_its_own_reads_and_both_are_steps")
+def _():
+    for name, times, trained, evaluated, waited in (("last", 50, "", "float(y)", (49, {"evaluate": (49, 50)})),
+                                                    ("few", 4, "", "float(y)", (3, {})),
+                                                    ("both", 30, "float(w[0])", "float(y)",
+                                                     (49, {"train": (20, 20), "evaluate": (29, 30)})),
+                                                    ("sometimes", 30, "i % 2 and float(w[0])", "", (10, {})),
+                                                    ("none", 30, "", "", (0, {}))):
+        text = LOOPS.replace("TIMES", str(times)).replace("TRAINED", trained).replace("EVALUATED", evaluated)
+        folder, err = python("loops_" + name, text, args=("--summary",))
+        said = xlane("explain", folder)
+        assert "xlane: %d steps waited until the host had read a result" % waited[0] in err, (name, err)
+        assert "`train` compiled once, ran 20 times: no recompile\n`evaluate` compiled once, ran %d times" % times \
+            in said, (name, said)
+        assert {m: (int(n), int(of)) for m, n, of in re.findall(r"sync: `(\w+)`: each of the last 5 steps read from the "
+            r"device .*\((\d+) of (\d+) steps in all\)\n", said)} == waited[1], (name, said)
 
 
 @check("W6_steps_that_read_are_counted_and_a_size_that_forces_it_is_named")

@@ -123,7 +123,9 @@ static void put_sync(xl_buf *b, const xl_node *e, const xl_metrics *m, const xl_
     for (uint32_t i = 0; m && (mm = xl_metrics_at(m, i)); i++)
         if (is(e, "module", xl_module_metrics_name(mm)))
             break;
-    xl_buf_printf(b, "%9.3f s  sync: %.*s", num_of(e, "t"), XL_FMT(str_of(e, "text")));
+    xl_buf_printf(b, "%9.3f s  sync: ", num_of(e, "t"));
+    xl_run_name_say(v, str_of(e, "module"), b);
+    xl_buf_printf(b, ": %.*s", XL_FMT(str_of(e, "text")));
     if (mm)
         xl_buf_printf(b, " (%llu of %llu steps in all)", (unsigned long long)xl_module_metrics_count(mm, XL_M_HostSync),
                       (unsigned long long)xl_module_metrics_count(mm, XL_M_ExecuteTime));
@@ -618,10 +620,11 @@ XL_VERB(explain) = {
     .more =
         "The first lines say, for each step module, why it compiled again, where, and what to do about it. A step is "
         "a function\n"
-        "of yours that ran at least three times; initialisers, eager ops and library functions are summed up in one "
-        "line (--all\n"
-        "lists them) and are not counted in the answers at the end. Consequences of a changed shape are marked "
-        "as such.\n"
+        "of yours that ran at least three times, or ten times if it compiled only before the first step. Initialisers, "
+        "eager ops\n"
+        "and library functions are summed up in one line (--all lists them) and are not counted in the answers at the "
+        "end.\n"
+        "Consequences of a changed shape are marked as such.\n"
         "\"changed from\" compares with the nearest earlier program of the module, not always that of the previous "
         "step.\n"
         "Compiles that read the same are listed once, with their number; --json prints all compile events.",

@@ -9,8 +9,7 @@
 static void count_step(guard_state *g, xl_module_metrics *mm)
 {
     xl_module_metrics *now = atomic_load_explicit(&g->step_module, memory_order_relaxed);
-    bool first = mm != now;                                /* what was read before it kept no step of it waiting */
-    if (first) {
+    if (mm != now) {
         if (now && xl_module_metrics_seconds(mm, XL_M_ExecuteTime) <= xl_module_metrics_seconds(now, XL_M_ExecuteTime))
             return;
         atomic_store_explicit(&g->step_module, mm, memory_order_relaxed);
@@ -21,26 +20,27 @@ static void count_step(guard_state *g, xl_module_metrics *mm)
         guard_memory_now(g);
     else
         guard_memory_due();
-    if (first || atomic_load_explicit(&g->reads, memory_order_relaxed) == 0) {
-        if (first) {
-            atomic_store_explicit(&g->reads, 0, memory_order_relaxed);
-            atomic_store_explicit(&g->read_bytes, 0, memory_order_relaxed);
-        }
-        if (atomic_load_explicit(&g->sync_run, memory_order_relaxed))
-            atomic_store_explicit(&g->sync_run, 0, memory_order_relaxed);
+}
+
+/* What the host read since the execution before this one kept this one waiting. Told of the module whose result could be
+ * read: a loop for training and one for evaluation each have their own count. Once is a log line, again and again is a
+ * step that waits for the host. */
+static void count_wait(guard_state *g, xl_module_metrics *mm)
+{
+    xl_module_metrics *before = atomic_load_explicit(&g->ran, memory_order_relaxed);
+    uint64_t of = atomic_load_explicit(&g->ran_number, memory_order_relaxed);
+    atomic_store_explicit(&g->ran, mm, memory_order_relaxed);
+    atomic_store_explicit(&g->ran_number, xl_module_metrics_count(mm, XL_M_ExecuteTime), memory_order_relaxed);
+    if (atomic_load_explicit(&g->reads, memory_order_relaxed) == 0)
         return;
-    }
     atomic_store_explicit(&g->reads, 0, memory_order_relaxed);
     uint64_t bytes = atomic_exchange_explicit(&g->read_bytes, 0, memory_order_relaxed);
-    xl_metrics_count(g->metrics, mm, XL_M_HostSync, 1);
-    /* Once is a log line, again and again is a step that waits for the host. */
-    if (atomic_fetch_add_explicit(&g->sync_run, 1, memory_order_relaxed) == 4 &&
-        !atomic_exchange(&g->sync_warned, true)) {
+    if (before && xl_metrics_waited(g->metrics, before, of, 5)) {
         xl_event e;
         xl_event_begin(g->run, &e, "sync");
-        xl_json_put_text(&e.j, "module", xl_module_metrics_name(mm));
+        xl_json_put_text(&e.j, "module", xl_module_metrics_name(before));
         xl_json_put_int(&e.j, "bytes", (int64_t)bytes);
-        xl_json_put_int(&e.j, "step", (int64_t)g->step);
+        xl_json_put_int(&e.j, "step", (int64_t)of);
         xl_json_put_text(
             &e.j, "text",
             "each of the last 5 steps read from the device before the next one started, so the device waited for the "
@@ -252,6 +252,7 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
         guard_spmd_after(p, e, args);
     if (mm && !e->helper) {
         count_step(g, mm);
+        count_wait(g, mm);
         if (!err && mm == atomic_load_explicit(&g->step_module, memory_order_relaxed))
             time_step(p, mm, args, t);
     }

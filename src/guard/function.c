@@ -13,6 +13,20 @@ static xl_mutex lock = XL_MUTEX_INIT;
 static told now[64];
 static int last;
 
+/* Of two compiles at once either may have taken the other's answer. If this one's is not taken and it ends, the other's
+ * was taken for it, and this one's is left to the other. Under lock. */
+static void give_back(told *mine)
+{
+    for (size_t i = 0; i < sizeof now / sizeof *now && !mine->taken; i++)
+        if (now[i].id && now[i].taken && !strcmp(now[i].module, mine->module)) {
+            memcpy(now[i].function, mine->function, sizeof mine->function);
+            now[i].x64 = mine->x64;
+            now[i].taken = false;
+            mine->taken = true;
+        }
+    mine->id = 0;
+}
+
 /* What compiles from here on in this module is that function's ("": not known), under jax_enable_x64 as `value` says
  * (an xl_x64), until the number that this returns is given back: xlane_guard_function(NULL, NULL, number). */
 __attribute__((visibility("default"))) int xlane_guard_function(const char *module, const char *function, int value);
@@ -22,7 +36,7 @@ int xlane_guard_function(const char *module, const char *function, int value)
     xl_mutex_lock(&lock);
     for (size_t i = 0; i < sizeof now / sizeof *now && !number; i++) {
         if (!module && now[i].id == value)
-            now[i].id = 0;
+            give_back(&now[i]);
         if (!module || now[i].id)
             continue;
         snprintf(now[i].module, sizeof now[i].module, "%s", module);

@@ -106,9 +106,9 @@ struct guard_state {
     _Atomic uint64_t step;
     _Atomic bool profiling;                                /* record each execution: see profile_steps.c */
     xl_steps *steps;                                       /* their times; NULL: no memory */
-    /* reads to the host since the last step */
-    _Atomic uint64_t read_bytes, reads, sync_run;
-    _Atomic bool sync_warned;
+    /* reads to the host since the last execution that was no helper's; whose that was, and its number */
+    _Atomic uint64_t read_bytes, reads, ran_number;
+    _Atomic(xl_module_metrics *) ran;
     /* the latest integers that the host read, and the step after which: one of them may decide a shape */
     _Atomic int64_t number[GUARD_NUMBERS];
     _Atomic uint64_t number_step[GUARD_NUMBERS];

@@ -95,7 +95,8 @@ static void in_child(void)
     xl_metrics_reset(g->metrics);
     guard_profile_forked(g);
     guard_record_forked(g);
-    g->step = g->compiles = 0;
+    g->step = g->compiles = g->reads = g->read_bytes = 0;
+    g->ran = NULL;
 }
 
 static void at_exit(void)

@@ -16,6 +16,8 @@ static const struct { const char *name, *help; bool timing; } rows[XL_M_COUNT] =
 struct xl_module_metrics {
     char *name;
     xl_meter meter[XL_M_COUNT];
+    _Atomic uint64_t waited;                               /* the last execution with a HostSync; */
+    _Atomic uint32_t row;                                  /* how many in a row; UINT32_MAX: told */
 };
 
 enum { MODULES = 2048 }; /* eager programs have many small ones; beyond this they share a last one */
@@ -85,8 +87,10 @@ void xl_metrics_reset(xl_metrics *m)
 {
     xl_mutex_init(&m->lock);
     clear_set(m->total);
-    for (uint32_t i = 0; i < m->n; i++)
+    for (uint32_t i = 0; i < m->n; i++) {
         clear_set(m->module[i]->meter);
+        m->module[i]->waited = m->module[i]->row = 0;
+    }
 }
 
 bool xl_metrics_idle(const xl_metrics *m)
@@ -186,6 +190,18 @@ void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric_id w, uint
     add(&m->total[w], by, -1);
     if (mm)
         add(&mm->meter[w], by, -1);
+}
+
+bool xl_metrics_waited(xl_metrics *m, xl_module_metrics *mm, uint64_t number, uint32_t row)
+{
+    xl_metrics_count(m, mm, XL_M_HostSync, 1);
+    uint64_t before = atomic_exchange_explicit(&mm->waited, number, memory_order_relaxed);
+    uint32_t now = atomic_load_explicit(&mm->row, memory_order_relaxed);
+    if (now == UINT32_MAX)
+        return false;
+    now = before + 1 == number ? now + 1 : 1;
+    atomic_store_explicit(&mm->row, now == row ? UINT32_MAX : now, memory_order_relaxed);
+    return now == row;
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */

@@ -294,13 +294,13 @@ static xl_run_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, siz
     return u;
 }
 
-/* The first function of a name goes by that alone ("jit_step", and the next is "jit_step@eval.py:9"): where there are
- * several, its place is said. */
+/* Its place is said of a function without a name of its own, and where several have one name: the first goes by that
+ * alone ("jit_step"), the next is "jit_step@eval.py:9". */
 static void find_functions(xl_run_verdict *v)
 {
     for (size_t i = 0; i < v->nunit; i++) {
         xl_run_unit *u = v->unit[i];
-        bool several = false;
+        bool several = xl_str_is(u->name, "_lambda") || xl_str_is(u->name, "_fun") || xl_str_is(u->name, "_");
         for (size_t k = 0; k < v->nunit && !several; k++) {
             xl_str other = v->unit[k]->module;
             several = other.n > u->module.n && other.p[u->module.n] == '@' && xl_str_starts(other, u->module);
@@ -308,19 +308,28 @@ static void find_functions(xl_run_verdict *v)
         for (size_t k = 0; k < v->nevent && several && !u->function.n; k++)
             if (v->of[k] == u)
                 u->function = xl_path_base(str_of(v->event[k], "function"));
+        const char *at = memchr(u->name.p, '@', u->name.n);
+        if (at) {
+            u->function = (xl_str){ at + 1, u->name.n - (size_t)(at + 1 - u->name.p) };
+            u->name.n = (size_t)(at - u->name.p);
+        }
     }
 }
 
+/* A function that ran a few times, all before the one that ran most was first compiled, is an initialiser. One that
+ * came out of the warm-up window is a step, however often another ran later. */
 static void find_steps(xl_run_verdict *v, bool counted)
 {
+    enum { STEP_RUNS = 3, LOOP_RUNS = 10 };
     const xl_run_unit *most = NULL;
     for (size_t i = 0; i < v->nunit; i++)
         if (!v->unit[i]->helper && (!most || v->unit[i]->runs > most->runs))
             most = v->unit[i];
     for (size_t i = 0; i < v->nunit; i++) {
         xl_run_unit *u = v->unit[i];
-        bool often = !counted || u->runs >= 3 || u == most;
-        u->step |= !u->helper && often && !(u != most && u->last < most->first && counted);
+        bool often = !counted || u->runs >= STEP_RUNS || u == most;
+        bool initialises = counted && u != most && u->runs < LOOP_RUNS && u->last < most->first;
+        u->step |= !u->helper && often && !initialises;
     }
 }
 
@@ -478,15 +487,30 @@ static const char *times(int n, char out[32])
     return out;
 }
 
+static void say_name(xl_str name, xl_str function, xl_buf *b)
+{
+    xl_buf_printf(b, "`%.*s`", XL_FMT(name));
+    if (function.n)
+        xl_buf_printf(b, " (%.*s)", XL_FMT(function));
+}
+
+void xl_run_name_say(const xl_run_verdict *v, xl_str module, xl_buf *b)
+{
+    const xl_run_unit *u = NULL;
+    for (size_t i = 0; i < v->nevent && !u; i++)
+        if (v->of[i] && xl_str_eq(str_of(v->event[i], "module"), module))
+            u = v->of[i];
+    say_name(u ? u->name : person_name(module), u ? u->function : (xl_str){ 0 }, b);
+}
+
 void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
 {
     bool sum = u->processes > 1 && !u->ncause;             /* then all of them count, else those of one process */
     int all = sum ? u->all_compiles : u->compiles, stored = sum ? u->all_cached + u->all_loaded : u->cached + u->loaded;
     int made = all - stored;
     char word[2][32];
-    xl_buf_printf(b, "`%.*s` ", XL_FMT(u->name));
-    if (u->function.n)
-        xl_buf_printf(b, "(%.*s) ", XL_FMT(u->function));
+    say_name(u->name, u->function, b);
+    xl_buf_putc(b, ' ');
     if (u->place.n)
         xl_buf_printf(b, "%s at %.*s ", u->reads_value ? "for a value that is read" : "run", XL_FMT(u->place));
     if (u->failed)
@@ -595,9 +619,11 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         xl_str error = str_of(e, "error");
         if (is(e, "event", "client") && !flag(e, "ok"))
             xl_buf_printf(b, "the client did not start: %.*s\n", XL_FMT(error));
-        else if (is(e, "event", "execute") && error.n)
-            xl_buf_printf(b, "`%.*s` failed when it ran: %.*s; `xlane classify` says what that means for a retry\n",
-                          XL_FMT(person_name(str_of(e, "module"))), XL_FMT(error));
+        else if (is(e, "event", "execute") && error.n) {
+            xl_run_name_say(v, str_of(e, "module"), b);
+            xl_buf_printf(b, " failed when it ran: %.*s; `xlane classify` says what that means for a retry\n",
+                          XL_FMT(error));
+        }
     }
     if (!v->nunit)
         xl_buf_puts(b, "nothing was compiled\n");

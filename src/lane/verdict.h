@@ -31,7 +31,7 @@ typedef struct {
 typedef struct {
     xl_str module;                                         /* of its first compile */
     xl_str name;                                           /* for people: "step" of "jit_step" */
-    xl_str function;                                       /* "train.py:31", where another function has that name too */
+    xl_str function;                                       /* "train.py:31", where the name alone does not tell; or "" */
     bool helper;                                           /* an eager op or a library function */
     bool step;                                             /* ran again and again: the answers concern it */
     xl_str place;                                          /* PyTorch/XLA: the line that runs it; empty: not recorded */
@@ -62,6 +62,8 @@ typedef struct {
 } xl_run_verdict;
 
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUST_USE;
+/* "`step`", or "`_lambda` (train.py:31)" where the name alone does not tell, of a module of the run. */
+void xl_run_name_say(const xl_run_verdict *v, xl_str module, xl_buf *b);
 /* "`step` compiled 4 times: ...; pad ...", with its newline; several lines where there are several causes. */
 void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b);
 /* The opening of explain: a sentence for each step, then one line for all else; `listed`: the rest follows. */
