@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "ir/read.h"
 #include "lane/contract.h"
+#include "lane/gaps.h"
 #include "lane/metrics.h"
 #include "lane/receipt.h"
 #include "lane/run.h"
@@ -189,6 +190,12 @@ static xl_error *not_recorded(xl_arena *a, const char *dir)
     const xl_run_info about = xl_run_about(a, dir);
     const xl_node *status = xl_node_get(about.json, "status");
     const char *other = xl_run_newest(a, dir, XL_RUN_COMPILES);
+    xl_run_gaps gaps = xl_run_gaps_of(a, dir);
+    xl_str unended = xl_run_unended(a, dir);
+    if (gaps.compiles)
+        return XL_ERR(DATA_LOSS, "the record of %s is incomplete: %.*s%s%.*s",
+                      xl_str_c(a, xl_path_base(xl_str_of(dir))), XL_FMT(gaps.text), unended.n ? "; " : "",
+                      XL_FMT(unended));
     return XL_ERR(
         NOT_FOUND, "%s: compiles were not recorded: %s%s%s", xl_str_c(a, xl_path_base(xl_str_of(dir))),
         status && status->i

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "lane/gaps.h"
 #include "lane/run.h"
 #include "lane/steps.h"
 #include "lane/trained.h"
@@ -96,7 +97,7 @@ static void say_fallbacks(const fallbacks *f, xl_buf *b)
 /* What would lead to metrics, where the run has none. */
 static xl_error *none(xl_arena *a, const char *dir, xl_error *err)
 {
-    xl_str unended = xl_run_unended(a, dir);
+    xl_str unended = xl_run_unended(a, dir), gaps = xl_run_gaps_of(a, dir).text;
     const char *other = xl_run_newest(a, dir, XL_RUN_METRICS);
     if (xl_run_trained(a, dir)) {
         xl_error_free(err);
@@ -105,6 +106,10 @@ static xl_error *none(xl_arena *a, const char *dir, xl_error *err)
                    "%s is a run of `xlane train`, which counts no calls of a plugin: its figures are in %s/metrics.csv"
                    "; `xlane run -- xlane train ...` counts them",
                    dir, dir);
+    } else if (gaps.n) {
+        xl_error_free(err);
+        err = XL_ERR(DATA_LOSS, "%s has no metrics, and its record is incomplete: %.*s%s%.*s", dir, XL_FMT(gaps),
+                     unended.n ? "; " : "", XL_FMT(unended));
     } else if (unended.n) {
         err = xl_error_next(err, "%.*s", XL_FMT(unended));
     }

@@ -32,6 +32,7 @@ typedef struct { xl_str rank, device; double *t, *use; size_t n, cap, captime; i
 typedef struct {
     char *dir;
     const char *name;
+    xl_str mark;
     xl_node *run, *ladder, *receipt, **event;
     const char *receipt_trouble;
     size_t nevent;
@@ -159,6 +160,7 @@ static xl_error *gather(xl_arena *a, const char *word, story *s)
     XL_DO(xl_run_find(a, word, &s->dir));
     XL_DO(xl_run_events(a, s->dir, &s->event, &s->nevent));
     s->name = xl_str_c(a, xl_path_base(xl_str_of(s->dir)));
+    s->mark = xl_run_mark(a, s->dir);
     s->run = json_file(a, s->dir, "run.json");
     s->ladder = json_file(a, s->dir, "ladder.json");
     if (xl_file_stat(xl_path_join(a, s->dir, "receipt.json"), NULL)) {
@@ -846,10 +848,10 @@ static xl_node *ladder_near(xl_arena *a, const story *s, size_t n)
 }
 
 /* A run that xlane started says when it ended; one whose processes are gone without that has ended too. */
-static bool goes_on(const story *s)
+static bool goes_on(xl_arena *a, const story *s)
 {
     bool any = false, known = false;
-    if (xl_node_get(s->run, "ended"))
+    if (xl_run_end_of(a, s->dir).known)
         return false;
     for (size_t i = 0; i < s->nevent && !any; i++) {
         int pid = (int)num_of(s->event[i], "pid", 0);
@@ -870,7 +872,7 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
     *on = false;
     for (size_t i = 0; i < n; i++) {
         XL_DO(gather(a, argv[i], &s[i]));
-        *on |= opt.follow && goes_on(&s[i]);
+        *on |= opt.follow && goes_on(a, &s[i]);
     }
     const xl_node *climbed = ladder_near(a, s, n);
     xl_buf_puts(&b, "<!doctype html>\n"
@@ -895,6 +897,11 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
             xl_buf_puts(&b, "</h1>\n");
         }
         xl_buf_puts(&b, "<main>");
+        if (s[i].mark.n) {
+            xl_buf_puts(&b, "<p class=\"bad\">");
+            put(&b, s[i].mark);
+            xl_buf_puts(&b, "</p>\n");
+        }
         tiles(a, &b, &s[i]);
         about(&b, &s[i]);
         ranks(a, &b, &s[i]);

@@ -20,6 +20,7 @@
 #include "lane/bundle.h"
 #include "lane/cache.h"
 #include "lane/catalog.h"
+#include "lane/gaps.h"
 #include "lane/identity.h"
 #include "lane/job.h"
 #include "lane/metrics.h"
@@ -323,14 +324,18 @@ static void say_gap(xl_arena *a, const char *dir)
         }
 }
 
-static void summary(xl_arena *a, const char *dir, const xl_profile *p, double seconds, int status, bool stopped)
+/* full: run.json could not be written. */
+static void summary(xl_arena *a, const char *dir, const xl_profile *p, double seconds, int status, bool stopped,
+                    bool full)
 {
     xl_metrics *m = NULL;
     xl_run_verdict v = { 0 };
-    size_t processes = 0;
-    xl_error_free(xl_metrics_read(a, dir, &m, &processes));
+    size_t read;
+    xl_error_free(xl_metrics_read(a, dir, &m, &read));
     xl_error_free(xl_run_judge(a, dir, &v));
+    xl_run_gaps gaps = xl_run_gaps_of(a, dir);
     fprintf(stderr, "xlane: ran %.1f s, exit status %d%s\n", seconds, status, stopped ? " (the policy said stop)" : "");
+    m = m || !gaps.counters ? m : xl_metrics_new();
     if (m) {
         /* Events are written as they happen, counters every two seconds and at the end. */
         uint64_t made = xl_metrics_total(m, XL_M_CompileTime), cached = xl_metrics_total(m, XL_M_CachedCompile),
@@ -338,22 +343,27 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
         bool lost = (uint64_t)v.compiled > made || (uint64_t)v.cached > cached;
         fprintf(stderr,
                 "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own cache; %s%llu executions in "
-                "%zu process%s%s\n",
+                "%llu process%s%s\n",
                 (unsigned long long)(lost ? (uint64_t)v.compiled : made),
                 (unsigned long long)(lost ? (uint64_t)v.cached : cached),
-                (unsigned long long)(lost ? (uint64_t)v.loaded : loaded), lost ? "at least " : "",
-                (unsigned long long)xl_metrics_total(m, XL_M_ExecuteTime), processes, processes == 1 ? "" : "es",
-                lost ? " (one was killed before it wrote its last counts)" : "");
+                (unsigned long long)(lost ? (uint64_t)v.loaded : loaded), lost && !gaps.left ? "at least " : "",
+                (unsigned long long)gaps.executes, (unsigned long long)gaps.processes, gaps.processes == 1 ? "" : "es",
+                !lost || gaps.left ? ""
+                : full             ? " (the run's folder could not be written)"
+                                   : " (one was killed before it wrote its last counts)");
         unsigned long long waited = xl_metrics_total(m, XL_M_HostSync);
         fprintf(stderr, "xlane: a step's program changed %d time%s in the warm-up window, %d after it", v.early,
                 v.early == 1 ? "" : "s", v.late);
         if (v.traced)
             fprintf(stderr, "; the same program was traced again %d time%s", v.traced, v.traced == 1 ? "" : "s");
         fprintf(stderr, "%s\n", v.early + v.late + v.traced ? "; `xlane explain last` says why" : "");
-        fprintf(stderr, "xlane: %llu step%s waited until the host had read a result (float, print, .item()%s)\n",
-                waited, waited == 1 ? "" : "s", xl_verdict_sized(&v) ? ", or a size that depends on data" : "");
+        if (!gaps.counters)
+            fprintf(stderr, "xlane: %llu step%s waited until the host had read a result (float, print, .item()%s)\n",
+                    waited, waited == 1 ? "" : "s", xl_verdict_sized(&v) ? ", or a size that depends on data" : "");
         say_gap(a, dir);
     }
+    if (gaps.text.n)
+        fprintf(stderr, "xlane: incomplete record: %.*s\n", XL_FMT(gaps.text));
     if (p->diagnostic)
         fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",
                 XL_FMT(p->name));
@@ -861,8 +871,9 @@ static void find_command(xl_arena *a, const char *name, int *code)
                 strerror(there ? EACCES : here && !stat(name, &st) ? EISDIR : ENOENT));
 }
 
-/* What the run's events and its status say of the guard, in words; *stopped: the policy ended it. */
-static void tell_guard(xl_arena *a, const char *dir, int code, bool *stopped)
+/* What the run's events and its status say of the guard, in words; full: they may not have been written; *stopped: the
+ * policy ended it. */
+static void tell_guard(xl_arena *a, const char *dir, int code, bool full, bool *stopped)
 {
     xl_node **e = NULL;
     size_t n = 0;
@@ -877,7 +888,9 @@ static void tell_guard(xl_arena *a, const char *dir, int code, bool *stopped)
     }
     const char *off = getenv("XLANE_GUARD"), *named = getenv("PJRT_NAMES_AND_LIBRARY_PATHS");
     bool guarding = !(off && !strcmp(off, "off")) && code != 127; /* 127: the command was not found */
-    if (!attached && code && guarding)
+    if (!attached && full)
+        fprintf(stderr, "xlane: what the guard saw, if anything, could not be written\n");
+    else if (!attached && code && guarding)
         fprintf(stderr, "xlane: it ended with status %d before it had loaded a PJRT plugin under the guard, so no "
                         "compile was recorded; what it printed says why it failed\n",
                 code);
@@ -914,7 +927,7 @@ static void write_receipt(xl_arena *a, char *dir, int argc, char **ran, int64_t 
                                .nnote = made > 1 || nran > argc };
     xl_error *unwritten = xl_receipt_write(a, &facts, NULL);
     if (unwritten)
-        fprintf(stderr, "xlane: no receipt: %s; make room in the run's folder, or name another with --runs\n",
+        fprintf(stderr, "xlane: no receipt: %s; --runs=DIR names another folder\n",
                 xl_error_message(unwritten));
     xl_error_free(unwritten);
 }
@@ -982,17 +995,18 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     double seconds = xl_now() - clock;
     xl_error *unrecorded = leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code) : NULL;
     if (unrecorded)
-        fprintf(stderr, "xlane: the run's folder is not complete: %s; make room there, or name another with --runs\n",
+        fprintf(stderr, "xlane: the run's folder is not complete: %s; --runs=DIR names another folder\n",
                 xl_error_message(unrecorded));
+    bool full = unrecorded != NULL;
     xl_error_free(unrecorded);
     if (leads && link)
         unlink(link);
-    tell_guard(a, dir, code, &stopped);
+    tell_guard(a, dir, code, full, &stopped);
     python_first(a, argv[0]);
     if (leads)
         write_receipt(a, dir, argc, ran, made, code, cache);
     if (opt.summary || isatty(2))
-        summary(a, dir, &profile, seconds, code, stopped);
+        summary(a, dir, &profile, seconds, code, stopped, full);
     suggest_growth(a, dir, seconds);
     xl_cli_exit(cli, stopped ? XL_EXIT_STOPPED : code);
 out:

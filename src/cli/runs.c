@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "lane/gaps.h"
 #include "lane/run.h"
 #include "lane/trained.h"
 #include "lane/verdict.h"
@@ -23,6 +24,8 @@ typedef struct {
     xl_str command;
     const xl_node *json;                                   /* run.json; NULL: there is none that can be read */
     bool read;                                             /* its events */
+    bool whole;                                            /* nothing of its record is missing */
+    xl_run_end end;
     xl_run_verdict v;
     int again;                                             /* recompiles of its steps */
 } row;
@@ -53,27 +56,16 @@ static xl_str command_of(xl_arena *a, const xl_node *json)
     return s;
 }
 
-/* The signal that ended it, by its last event of that kind; 0: none. */
-static int signal_of(const row *r)
-{
-    for (size_t i = r->v.nevent; i-- > 0;)
-        if (xl_str_is(text_of(r->v.event[i], "event"), "end"))
-            return (int)int_of(r->v.event[i], "signal");
-    return 0;
-}
-
 static void judge_end(xl_arena *a, const char *dir, row *r)
 {
-    const xl_node *status = xl_node_get(r->json, "status");
-    xl_str end = text_of(r->json, "end");
-    int sig = signal_of(r);
+    const xl_run_end *end = &r->end;
     if (!r->json)
         r->state = XL_STR("unknown: no run.json that can be read");
-    else if (xl_node_get(r->json, "ended"))
-        r->state = sig      ? xl_strf(a, "signal %d (%s)", sig, strsignal(sig))
-                   : end.n  ? end
-                   : status ? xl_strf(a, "exit status %lld", (long long)status->i)
-                            : XL_STR("ended");
+    else if (end->known)
+        r->state = end->signal       ? xl_strf(a, "signal %lld (%s)", (long long)end->signal, strsignal((int)end->signal))
+                   : end->why.n      ? end->why
+                   : end->has_status ? xl_strf(a, "exit status %lld", (long long)end->status)
+                                     : XL_STR("ended");
     else if ((r->running = xl_run_going(a, dir)))
         r->state = XL_STR("running");
     else
@@ -88,6 +80,8 @@ static row look(xl_arena *a, const char *runs, xl_str name)
     xl_error *err = xl_run_judge(a, dir, &r.v);
     r.read = !err;
     xl_error_free(err);
+    r.whole = r.read && !xl_run_gaps_of(a, dir).text.n;
+    r.end = xl_run_end_of(a, dir);
     r.again = r.read ? r.v.early + r.v.late + r.v.traced : 0;
     r.command = command_of(a, r.json);
     judge_end(a, dir, &r);
@@ -100,12 +94,13 @@ static void put_json(const row *r, xl_json *j)
     xl_json_put_str(j, "name", r->name);
     xl_json_put_bool(j, "running", r->running);
     xl_json_put_str(j, "state", r->state);
-    if (xl_node_get(r->json, "status"))
-        xl_json_put_int(j, "status", int_of(r->json, "status"));
-    if (xl_node_get(r->json, "seconds"))
-        xl_json_put_num(j, "seconds", xl_node_get(r->json, "seconds")->f);
+    if (r->end.has_status)
+        xl_json_put_int(j, "status", r->end.status);
+    if (r->end.known)
+        xl_json_put_num(j, "seconds", r->end.seconds);
     xl_json_put_str(j, "command", r->command);
     xl_json_put_bool(j, "readable", r->read);
+    xl_json_put_bool(j, "complete", r->whole);
     if (r->read) {
         xl_json_put_int(j, "compiled", r->v.compiled);
         xl_json_put_int(j, "cached", r->v.cached);
@@ -118,14 +113,16 @@ static void put_json(const row *r, xl_json *j)
 
 static void put_line(xl_arena *a, const row *r, size_t name, size_t state, xl_buf *b)
 {
-    const xl_node *seconds = xl_node_get(r->json, "seconds");
     char took[16] = "", compiled[64] = "", again[32] = "";
-    if (seconds)
-        snprintf(took, sizeof took, "%.1f s", seconds->f);
+    if (r->end.known)
+        snprintf(took, sizeof took, "%.1f s", r->end.seconds);
     if (!r->read)
         snprintf(compiled, sizeof compiled, "events unreadable");
     else if (r->v.recorded)
         snprintf(compiled, sizeof compiled, "%d compiled, %d cached", r->v.compiled, r->v.cached + r->v.loaded);
+    if (r->read && !r->whole)
+        snprintf(compiled + strlen(compiled), sizeof compiled - strlen(compiled), "%sincomplete",
+                 *compiled ? ", " : "");
     if (r->again)
         snprintf(again, sizeof again, "%d recompile%s", r->again, r->again == 1 ? "" : "s");
     size_t cut = r->command.n > COMMAND_WIDTH ? COMMAND_WIDTH : r->command.n;

@@ -55,10 +55,10 @@ typedef struct {
     size_t np;
     memory *mem;
     size_t nmem;
-    bool ended, known_end;                                 /* known_end: run.json says how */
-    bool has_status;                                       /* of `xlane run`; a training run says why it ended: */
-    xl_str end;
-    double status, seconds;
+    bool ended;
+    xl_run_end end;
+    double seconds;
+    xl_str mark;
     xl_trained train;                                      /* of a training run: metrics.csv */
 } view;
 
@@ -118,18 +118,11 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
         process_of(a, v, &cap, times[i].pid, 0)->times = &times[i];
     read_memory(a, dir, v);
     v->train = xl_trained_read(a, dir);
-    xl_run_info about = xl_run_about(a, dir);
-    v->known_end = v->ended = xl_node_get(about.json, "ended") != NULL;
-    v->status = num_of(about.json, "status");
-    v->has_status = xl_node_get(about.json, "status") != NULL;
-    v->end = str_of(about.json, "end");
-    if (v->ended)
-        v->seconds = num_of(about.json, "seconds");
-    bool any = false;
-    for (size_t i = 0; i < v->np; i++)
-        any |= xl_pid_alive(v->p[i].pid);
-    if (v->np && !any)
-        v->ended = true;
+    v->mark = xl_run_mark(a, dir);
+    v->end = xl_run_end_of(a, dir);
+    v->ended = v->end.known || !xl_run_going(a, dir);
+    if (v->end.known)
+        v->seconds = v->end.seconds;
 out:
     return err;
 }
@@ -252,35 +245,30 @@ static void put_event(xl_buf *b, const xl_node *e)
     xl_buf_putc(b, '\n');
 }
 
-static const char *by_signal(double status)
-{
-    static char words[64];
-    int sig = (int)status - 128;
-    if (sig <= 0 || sig >= 65)
-        return "";
-    snprintf(words, sizeof words, ", by signal %d (%s)", sig, strsignal(sig));
-    return words;
-}
-
 static void put_end(const view *v, xl_buf *b)
 {
-    if (v->has_status)
-        xl_buf_printf(b, "ended after %.1f s with status %.0f%s\n", v->seconds, v->status, by_signal(v->status));
+    const xl_run_end *end = &v->end;
+    if (end->has_status)
+        xl_buf_printf(b, "ended after %.1f s with status %lld", v->seconds, (long long)end->status);
     else
-        xl_buf_printf(b, "ended%s%.*s\n", v->end.n ? ": " : "", XL_FMT(v->end));
+        xl_buf_printf(b, "ended%s%.*s", end->why.n ? ": " : "", XL_FMT(end->why));
+    if (end->signal)
+        xl_buf_printf(b, ", by signal %lld (%s)", (long long)end->signal, strsignal((int)end->signal));
+    xl_buf_putc(b, '\n');
 }
 
 /* The whole frame; `rows` bounds the events that are shown. */
 static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
 {
     xl_buf_printf(b, "xlane top  %.*s  ", XL_FMT(v->name));
-    if (v->known_end)
+    if (v->end.known)
         put_end(v, b);
     else if (v->ended)
         xl_buf_puts(b, "its processes are gone\n");
     else
         xl_buf_puts(b, "running\n");
-    if (!v->np)
+    xl_buf_str(b, v->mark);
+    if (!v->np && !v->v.gaps)
         xl_buf_puts(b, v->ended ? "no process of it was guarded\n" : "waiting for a process to attach to a plugin\n");
     size_t used = 3;
     for (size_t i = 0; i < v->np; i++, used += 2)
@@ -307,10 +295,10 @@ static void put_json(const view *v, xl_buf *b)
     xl_json_map(&j);
     xl_json_put_str(&j, "run", v->name);
     xl_json_put_bool(&j, "running", !v->ended);
-    if (v->has_status)
-        xl_json_put_int(&j, "status", (int64_t)v->status);
-    if (v->end.n)
-        xl_json_put_str(&j, "end", v->end);
+    if (v->end.has_status)
+        xl_json_put_int(&j, "status", v->end.status);
+    if (v->end.why.n)
+        xl_json_put_str(&j, "end", v->end.why);
     xl_json_key(&j, "processes");
     xl_json_list(&j);
     for (size_t i = 0; i < v->np; i++) {
@@ -429,7 +417,7 @@ static xl_error *follow(const char *dir)
             fit(xl_buf_view(&frame), rows, columns, &out);
             put_raw(xl_buf_view(&out));
         }
-        bool end = err || v.known_end || (v.ended && gone);
+        bool end = err || v.end.known || (v.ended && gone);
         gone = !err && v.ended; /* run.json may be written a moment after the last process went */
         xl_buf_fini(&frame);
         xl_buf_fini(&out);
@@ -458,7 +446,7 @@ static xl_error *top(const xl_cli *cli, int argc, char **argv)
     if (!opt.once && !cli->json && isatty(STDOUT_FILENO)) {
         XL_DO(follow(dir));
         XL_DO(look(cli->arena, dir, &v));
-        if (v.known_end) {
+        if (v.end.known) {
             xl_buf_printf(&b, "%.*s ", XL_FMT(v.name));
             put_end(&v, &b);
         } else
@@ -476,7 +464,7 @@ static xl_error *top(const xl_cli *cli, int argc, char **argv)
     if (v.ended && v.v.recorded) {
         xl_verdict_say(cli->arena, &v.v, false, &b);
         xl_triage_say(&v.v, &b);
-    } else if (v.ended && !v.train.steps) {
+    } else if (v.ended && !v.train.steps && !v.v.gaps) {
         xl_buf_puts(&b, "compiles were not recorded: no process of it was guarded\n");
     }
     err = xl_cli_put(&b);

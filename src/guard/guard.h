@@ -251,7 +251,7 @@ void guard_watch_stir(void);                               /* activity: wakes th
 /* `module` must live as long as the process (a name in g->metrics); `now` is xl_now(). NULL: too many at once. */
 flight *guard_takeoff(guard_state *g, const char *what, const char *module, double now);
 void guard_land(flight *f);
-void guard_write_metrics(guard_state *g);
+bool guard_write_metrics(guard_state *g); /* false: its counters are not in the file */
 void guard_memory_due(void);                               /* sample the devices' memory soon */
 void guard_memory_now(guard_state *g);
 /* The frontend asks: peaks that the guard has reset since are put back. */

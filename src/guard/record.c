@@ -452,7 +452,7 @@ static void write_capture(guard_state *g, entry *e)
     xl_error *err = xl_arena_call(write_it, &w);
     unmark(e);
     if (err) {
-        guard_say("capture: not written: %s; make room there, or name another folder with --runs",
+        guard_say("capture: not written: %s; --runs=DIR names another folder",
                   xl_error_message(err));
         guard_fault(g, "writing a capture", err);
         return;

@@ -107,7 +107,7 @@ static void at_exit(void)
     guard_profile_end(g);
     guard_spmd_end(g);
     guard_record_end(g, true);
-    guard_write_metrics(g);
+    bool written = guard_write_metrics(g);
     guard_ahead_write(g, true);
     xl_event e;
     xl_event_begin(g->run, &e, "exit");
@@ -115,6 +115,7 @@ static void at_exit(void)
     xl_json_put_int(&e.j, "compiles", (int64_t)xl_metrics_total(g->metrics, XL_M_CompileTime));
     xl_json_put_int(&e.j, "cached", (int64_t)xl_metrics_total(g->metrics, XL_M_CachedCompile));
     xl_json_put_int(&e.j, "executes", (int64_t)xl_metrics_total(g->metrics, XL_M_ExecuteTime));
+    xl_json_put_bool(&e.j, "counters", written);
     xl_event_end(g->run, &e);
 }
 

@@ -133,8 +133,9 @@ static bool scraper_file(const char *dir, const char *named, char *out, size_t r
     return true;
 }
 
-void guard_write_metrics(guard_state *g)
+bool guard_write_metrics(guard_state *g)
 {
+    bool written = false;
     const char *dir = xl_run_dir(g->run), *prom = getenv("XLANE_PROMETHEUS");
     char path[4200];
     xl_buf b = { 0 };
@@ -142,8 +143,9 @@ void guard_write_metrics(guard_state *g)
     if (xl_run_there(g->run)) {
         snprintf(path, sizeof path, "%s/metrics-%d.json", dir, (int)getpid());
         xl_metrics_json(g->metrics, &j);
-        if (!b.failed)
-            xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
+        xl_error *err = b.failed ? XL_ERR(EXHAUSTED, "out of memory") : xl_file_write_quick(path, xl_buf_view(&b));
+        written = !err;
+        xl_error_free(err);
         b.n = 0;
         if (g->steps && g->step) {
             xl_json k = { .out = &b };
@@ -161,6 +163,7 @@ void guard_write_metrics(guard_state *g)
             xl_error_free(xl_file_write_shown(path, xl_buf_view(&b)));
     }
     xl_buf_fini(&b);
+    return written;
 }
 
 void guard_memory_due(void)

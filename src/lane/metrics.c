@@ -282,7 +282,7 @@ xl_error *xl_metrics_add_json(xl_metrics *m, const xl_node *n)
 
 xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t *processes)
 {
-    xl_error *err = NULL;
+    xl_error *err = NULL, *unread = NULL;
     xl_str *names, text;
     size_t n;
     *processes = 0;
@@ -295,14 +295,23 @@ xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t
         if (!xl_str_starts(names[i], XL_STR("metrics-")) || !xl_str_ends(names[i], XL_STR(".json")))
             continue;
         char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
-        XL_TRY(xl_file_read(a, path, &text), "reading metrics");
-        XL_TRY(xl_json_read(a, path, text, &node), "reading metrics");
+        xl_error_free(unread);
+        unread = xl_file_read(a, path, &text);
+        if (!unread)
+            unread = xl_json_read(a, path, text, &node);
+        if (unread)
+            continue;
         XL_DO(xl_metrics_add_json(*out, node));
         ++*processes;
     }
-    if (!*processes)
+    if (!*processes && unread) {
+        err = xl_error_wrap(unread, "reading metrics");
+        unread = NULL;
+    } else if (!*processes) {
         err = XL_ERR(NOT_FOUND, "%s has no metrics: no process of it attached to a plugin", dir);
+    }
 out:
+    xl_error_free(unread);
     if (err) {
         xl_metrics_free(*out);
         *out = NULL;

@@ -72,7 +72,7 @@ void xl_metrics_json(const xl_metrics *m, xl_json *j);
 xl_error *xl_metrics_add_json(xl_metrics *m, const xl_node *n) XL_MUST_USE; /* adds what another process wrote */
 void xl_metrics_print(const xl_metrics *m, bool modules, xl_buf *out);      /* the layout of PyTorch/XLA's report */
 void xl_metrics_prometheus(const xl_metrics *m, int rank, int pid, xl_buf *out); /* pid 0: of all processes */
-/* All metrics-*.json of a run folder, added up. */
+/* All metrics-*.json of a run folder that can be read, added up; an error where there are none. */
 xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t *processes) XL_MUST_USE;
 
 #endif

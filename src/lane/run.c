@@ -13,6 +13,7 @@
 #include "base/journal.h"
 #include "base/proc.h"
 #include "base/time.h"
+#include "lane/gaps.h"
 
 struct xl_run {
     char *dir;
@@ -183,16 +184,16 @@ static int by_time(const void *a, const void *b)
     return s < t ? -1 : s > t ? 1 : x->line < y->line ? -1 : x->line > y->line;
 }
 
-xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t *n)
+xl_error *xl_run_read(xl_arena *a, const char *dir, xl_run_log *out)
 {
     xl_error *err = NULL;
     xl_str text;
     char *path = xl_path_join(a, dir, "events.jsonl");
     size_t cap = 0;
     uint32_t line = 0;
-    *events = NULL;
-    *n = 0;
-    XL_TRY(xl_file_read(a, path, &text), "%s is not a run folder", dir);
+    *out = (xl_run_log){ 0 };
+    XL_TRY(xl_file_read(a, path, &text), "reading what was recorded");
+    bool ends = text.n && text.p[text.n - 1] == '\n';
     while (text.n) {
         xl_str one = xl_str_cut(&text, '\n');
         xl_node *node;
@@ -202,14 +203,25 @@ xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t 
         xl_error *bad = xl_json_read(a, path, one, &node);
         if (bad || node->kind != XL_NODE_MAP) {            /* torn by a crash or a full disk: the rest still counts */
             xl_error_free(bad);
+            out->cut = !text.n && !ends;
+            out->unread += !out->cut;
             continue;
         }
         node->line = line;
-        XL_PUSH(a, *events, *n, cap, node);
+        XL_PUSH(a, out->event, out->n, cap, node);
     }
-    if (*n)
-        qsort(*events, *n, sizeof **events, by_time);
+    if (out->n)
+        qsort(out->event, out->n, sizeof *out->event, by_time);
 out:
+    return err;
+}
+
+xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t *n)
+{
+    xl_run_log log;
+    xl_error *err = xl_run_read(a, dir, &log);
+    *events = log.event;
+    *n = log.n;
     return err;
 }
 
@@ -420,10 +432,38 @@ static void processes(xl_arena *a, const char *dir, int64_t *going, int64_t *lef
     }
 }
 
+xl_run_end xl_run_end_of(xl_arena *a, const char *dir)
+{
+    const xl_node *json = xl_run_about(a, dir).json, *status = xl_node_get(json, "status"),
+                  *why = xl_node_get(json, "end"), *seconds = xl_node_get(json, "seconds"), *last = NULL, *n;
+    xl_run_end r = { .known = xl_node_get(json, "ended") != NULL };
+    xl_run_log log;
+    xl_error_free(xl_run_read(a, dir, &log));
+    for (size_t i = log.n; i-- > 0 && !last;) {
+        const xl_node *what = xl_node_get(log.event[i], "event");
+        if (what && xl_str_is(what->s, "attempt"))         /* what ended before it was an earlier one */
+            break;
+        if (what && xl_str_is(what->s, "end"))
+            last = log.event[i];
+    }
+    r.signal = (n = xl_node_get(last, "signal")) ? n->i : 0;
+    if (!r.known && last && (n = xl_node_get(json, "launcher")) && n->i > 0 && !xl_pid_alive(n->i)) {
+        r.known = r.unwritten = true;
+        status = xl_node_get(last, "status");
+        seconds = xl_node_get(last, "t");
+    }
+    r.has_status = status != NULL;
+    r.status = status ? status->i : 0;
+    r.seconds = seconds ? seconds->f : 0;
+    if (why && why->kind == XL_NODE_STR)
+        r.why = why->s;
+    return r;
+}
+
 bool xl_run_going(xl_arena *a, const char *dir)
 {
     const xl_node *json = xl_run_about(a, dir).json, *pid = xl_node_get(json, "launcher");
-    if (xl_node_get(json, "ended"))
+    if (xl_run_end_of(a, dir).known)
         return false;
     if (pid && pid->i > 0 && xl_pid_alive(pid->i))
         return true;
@@ -442,7 +482,13 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
 {
     xl_run_info info = xl_run_about(a, dir);
     const xl_node *pid = xl_node_get(info.json, "launcher"), *began = xl_node_get(info.json, "began");
-    if (!pid || pid->i <= 0 || xl_node_get(info.json, "ended"))
+    xl_run_end end = xl_run_end_of(a, dir);
+    if (end.unwritten && end.signal)
+        return xl_strf(a, "it was ended by signal %lld (%s), and run.json could not be written then", (long long)end.signal,
+                       strsignal((int)end.signal));
+    if (end.unwritten)
+        return xl_strf(a, "it ended with status %lld, and run.json could not be written then", (long long)end.status);
+    if (!pid || pid->i <= 0 || end.known)
         return (xl_str){ "", 0 };
     if (xl_pid_alive(pid->i))
         return xl_strf(a, "it began at %.*s and has not ended: `xlane run` is process %lld",
@@ -456,22 +502,27 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
                        XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i, (long long)going);
     if (left)
         return xl_strf(a,
-                       "it began at %.*s, `xlane run` (process %lld) was killed, and its process %lld came to its end "
-                       "by itself, with a status that nothing recorded: see what it printed; `xlane explain` has what "
-                       "was seen until then",
+                       "it began at %.*s, `xlane run` (process %lld) was killed or could not write, and its process "
+                       "%lld came to its end by itself, with a status that nothing recorded: see what it printed; "
+                       "`xlane explain` has what was seen until then",
                        XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i, (long long)left);
     return xl_strf(a,
-                   "it began at %.*s and was killed together with `xlane run` (process %lld is gone), so nothing "
-                   "recorded how it ended; "
-                   "see the system's log (dmesg), then start it again",
+                   "it began at %.*s, and nothing recorded how it ended: it was killed together with `xlane run` "
+                   "(process %lld is gone), or the run's folder could not be written; see the system's log (dmesg) and "
+                   "the room there, then start it again",
                    XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
 }
 
 xl_str xl_run_mark(xl_arena *a, const char *dir)
 {
     xl_run_info info = xl_run_about(a, dir);
-    if (!info.diagnostic)
-        return (xl_str){ "", 0 };
-    return xl_strf(a, "DIAGNOSTIC RUN (profile %.*s): its switches cost time; do not compare its timings\n",
-                   XL_FMT(info.profile));
+    xl_str gaps = xl_run_gaps_of(a, dir).text, none = { "", 0 };
+    xl_str diagnostic = !info.diagnostic ? none
+                                         : xl_strf(a,
+                                                   "DIAGNOSTIC RUN (profile %.*s): its switches cost time; do not compare "
+                                                   "its timings\n",
+                                                   XL_FMT(info.profile));
+    return !gaps.n ? diagnostic
+                   : xl_strf(a, "%.*sINCOMPLETE RECORD (%.*s): %.*s\n", XL_FMT(diagnostic),
+                             XL_FMT(xl_path_base(xl_str_of(dir))), XL_FMT(gaps));
 }

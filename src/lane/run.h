@@ -35,6 +35,12 @@ void xl_event_begin(const xl_run *r, xl_event *e, const char *event);
 void xl_event_end(xl_run *r, xl_event *e);
 
 /* Reading: the events of a run folder, in time order, as a list of maps. */
+typedef struct {
+    xl_node **event;
+    size_t n, unread;                                      /* unread: lines that are no event */
+    bool cut;                                              /* the last one is only the beginning of one */
+} xl_run_log;
+xl_error *xl_run_read(xl_arena *a, const char *dir, xl_run_log *out) XL_MUST_USE;
 xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t *n) XL_MUST_USE;
 const char *xl_runs_folder(void);                          /* XLANE_RUNS, or ./runs */
 bool xl_run_is(xl_arena *a, const char *dir);              /* the folder is that of a run */
@@ -59,11 +65,22 @@ bool xl_run_loaded(xl_arena *a, const char *dir);
  * the mark. */
 typedef struct { xl_str profile; bool diagnostic; const xl_node *json; } xl_run_info;
 xl_run_info xl_run_about(xl_arena *a, const char *dir);     /* empty where there is no run.json */
-/* "" or one line with its newline, for the head of an output. */
 /* Of a run that `xlane run` started and whose end it has not recorded: that it is still going, or that it was killed
  * together with its launcher. Empty: it has ended, or nobody recorded a launcher. */
 xl_str xl_run_unended(xl_arena *a, const char *dir);
 bool xl_run_going(xl_arena *a, const char *dir);           /* no end is recorded, and a process of it is alive */
+
+/* How it ended: by run.json, or by its last event, where run.json could not be written then. */
+typedef struct {
+    bool known, unwritten;
+    bool has_status;                                       /* of a command; a training run says why it ended: */
+    xl_str why;
+    int64_t status, signal;                                /* signal 0: by none */
+    double seconds;
+} xl_run_end;
+xl_run_end xl_run_end_of(xl_arena *a, const char *dir);
+
+/* "", or lines for the head of an output: that its timings do not compare, and what its record lacks. */
 xl_str xl_run_mark(xl_arena *a, const char *dir);
 
 #endif

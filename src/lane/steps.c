@@ -257,8 +257,12 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
         if (!xl_str_starts(names[i], XL_STR("steps-")) || !xl_str_ends(names[i], XL_STR(".json")))
             continue;
         char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
-        XL_TRY(xl_file_read_max(a, path, 1 << 20, &text), "reading step times");
-        XL_TRY(xl_json_read(a, path, text, &root), "reading step times");
+        xl_error *unread = xl_file_read_max(a, path, 1 << 20, &text);
+        if (!unread)
+            unread = xl_json_read(a, path, text, &root);
+        xl_error_free(unread);
+        if (unread)
+            continue;
         const xl_node *w = xl_node_get(root, "windows"), *module = xl_node_get(root, "module");
         double steps = num(root, "steps", 0), width = num(root, "width", 1);
         if (!w || w->kind != XL_NODE_LIST || !module || steps < 1 || width < 1 || width > 1e9)

@@ -45,7 +45,7 @@ typedef struct {
     int compiled, loaded;
 } xl_step_times;
 
-/* One for each process that had steps, in the arena; n is 0 where there are none. */
+/* One for each process that had steps, in the arena; n is 0 where there are none that can be read. */
 xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_t *n) XL_MUST_USE;
 void xl_steps_say(const xl_step_times *t, xl_buf *b);      /* several lines, for people */
 void xl_steps_drift_say(const xl_step_times *t, xl_buf *b);/* one line, or nothing */

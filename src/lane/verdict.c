@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "lane/contract.h"
+#include "lane/gaps.h"
 #include "lane/run.h"
 
 static const xl_cause causes[] = {
@@ -342,7 +343,12 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     *v = (xl_run_verdict){ 0 };
     XL_DO(xl_run_events(a, dir, &v->event, &v->nevent));
     v->of = xl_new(a, xl_run_unit *, v->nevent + 1);
+    v->gaps = xl_run_gaps_of(a, dir).compiles;
     xl_error_free(xl_metrics_read(a, dir, &m, &processes));
+    if (m && xl_metrics_idle(m)) {                         /* not written since it began */
+        xl_metrics_free(m);
+        m = NULL;
+    }
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];
         v->recorded |=
@@ -599,7 +605,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
     if (op_by_op)
         xl_buf_printf(b, "%.*s: %zu ops were compiled one by one; %s\n", XL_FMT(str_of(op_by_op, "words")), eager,
                       one_by_one->remedy);
-    else if (!steps && v->eager_runs)
+    else if (!steps && v->eager_runs && !v->gaps)
         xl_buf_printf(
             b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n",
             other, (unsigned long long)v->eager_runs, one_by_one->remedy);
@@ -612,7 +618,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         xl_buf_printf(b, " of %zu other module%s (initialisers, eager ops, library functions)%s\n", other,
                       other == 1 ? "" : "s", listed ? "" : ": --all lists them");
     }
-    if (v->nunit && !v->compiled && !v->failed)
+    if (v->nunit && !v->compiled && !v->failed && !v->gaps)
         xl_buf_puts(b, "this run compiled nothing: each of these programs was loaded from a cache\n");
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];
@@ -625,19 +631,20 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
                           XL_FMT(error));
         }
     }
-    if (!v->nunit)
+    if (!v->nunit && !v->gaps)
         xl_buf_puts(b, "nothing was compiled\n");
 }
 
 void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
 {
-    if (!v->nunit) {
+    const char *no = v->gaps ? "not known: the record is incomplete" : "no";
+    if (!v->nunit && !v->gaps) {
         xl_buf_puts(b, "shapes, policy, branches and values: not recorded, since nothing was compiled\n");
         return;
     }
-    xl_buf_printf(b, "did input shapes or dtypes change?           %s\n", v->shape ? "yes" : "no");
-    xl_buf_printf(b, "did the profile or the SPMD policy change?   %s\n", v->policy ? "yes" : "no");
-    xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : "no");
-    xl_buf_printf(b, "did a Python value traced into it change?    %s\n", v->value ? "yes" : "no");
-    xl_buf_printf(b, "was the same program traced again?           %s\n", v->again ? "yes" : "no");
+    xl_buf_printf(b, "did input shapes or dtypes change?           %s\n", v->shape ? "yes" : no);
+    xl_buf_printf(b, "did the profile or the SPMD policy change?   %s\n", v->policy ? "yes" : no);
+    xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : no);
+    xl_buf_printf(b, "did a Python value traced into it change?    %s\n", v->value ? "yes" : no);
+    xl_buf_printf(b, "was the same program traced again?           %s\n", v->again ? "yes" : no);
 }

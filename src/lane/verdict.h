@@ -48,6 +48,7 @@ typedef struct {
 
 typedef struct {
     bool recorded;                                         /* a process attached to a plugin, or trained */
+    bool gaps;                                             /* compiles may be missing: it answers with what is there */
     xl_node **event;                                       /* all events of the run */
     size_t nevent;
     xl_run_unit **of;                                          /* of[i]: the unit of a compile event i, else NULL */
