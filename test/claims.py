@@ -262,7 +262,8 @@ p = xlane("train", *TINY, "train.steps=40", "train.log_every=1", "--quiet", "run
 check("a_full_run_folder_is_said_by_train", p.returncode == 5 and "metrics.csv in full/" in p.stderr and "--runs"
       in p.stderr, p.stdout + p.stderr)
 p = xlane("run", "--runs", "full", "--cache", "off", "--name", "full", "--", "true", preexec_fn=small)
-check("a_full_run_folder_is_said_by_run", "File too large" in p.stderr and "--runs=DIR names another folder" in p.stderr,
+check("a_full_run_folder_is_said_by_run", "File too large" in p.stderr and "--runs=DIR names another folder"
+      in p.stderr,
       p.stderr)
 p = xlane("run", "--runs", "notfull", "--cache", "off", "--name", "notfull", "--", "true")
 check("a_folder_with_room_is_not_called_full", "not complete" not in p.stderr and "no receipt" not in p.stderr,

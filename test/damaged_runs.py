@@ -108,17 +108,20 @@ def _():
     for name, change in ("noise", noise), ("cut", lambda old: old[:40]), ("empty", lambda old: b""):
         folder = damaged("counters-" + name, change, "metrics-*.json")
         text = said(folder, "explain")
-        assert re.search(HEAD + r".*metrics-\d+.json cannot be read, so the executions that it counted are missing", text), text
+        assert re.search(HEAD + r".*metrics-\d+.json cannot be read, so the executions that it counted are missing",
+                         text), text
         assert "`step` compiled once: no recompile" in text, text
         assert re.search(r"metrics-\d+.json", said(folder, "metrics", status=1))
         said(folder, "report", "--out", os.path.join(TMP, "counters.html"))
     folder = damaged("steps", noise, "steps-*.json")
     for verb in ["explain"], ["top", "--once"], ["metrics"]:
-        assert re.search(HEAD + r".*steps-\d+.json cannot be read, so the times of steps in it", said(folder, *verb)), verb
+        assert re.search(HEAD + r".*steps-\d+.json cannot be read, so the times of steps in it",
+                         said(folder, *verb)), verb
     assert "TotalSamples" in said(folder, "metrics")
     folder = damaged("about", noise, "run.json")
     for verb in ["explain"], ["top", "--once"], ["metrics"]:
-        assert "run.json cannot be read, so what was started, and how it ended, is not known" in said(folder, *verb), verb
+        assert "run.json cannot be read, so what was started, and how it ended, is not known" in said(folder,
+            *verb), verb
 
 
 @check("a_half_line_of_a_run_that_goes_on_is_no_damage")
@@ -138,7 +141,8 @@ def _():
 @check("counters_that_could_not_be_written_are_not_those_of_a_killed_process")
 def _():
     """The guard's files cannot be moved into place; its events can be written."""
-    folder, words = python("unwritten", STEPS, args=["--summary"], fresh=True, LD_PRELOAD=os.path.join(PLUGINS, "inject.so"),
+    folder, words = python("unwritten", STEPS, args=["--summary"], fresh=True,
+                           LD_PRELOAD=os.path.join(PLUGINS, "inject.so"),
                            XLANE_INJECT="rename:EROFS")
     assert "killed" not in words and "at least" not in words, words
     ran = int(re.search(r"; (\d+) executions in 1 process\n", words).group(1))

@@ -62,8 +62,8 @@ static void judge_end(xl_arena *a, const char *dir, row *r)
     if (!r->json)
         r->state = XL_STR("unknown: no run.json that can be read");
     else if (end->known)
-        r->state = end->signal       ? xl_strf(a, "signal %lld (%s)", (long long)end->signal, strsignal((int)end->signal))
-                   : end->why.n      ? end->why
+        r->state = end->signal  ? xl_strf(a, "signal %lld (%s)", (long long)end->signal, strsignal((int)end->signal))
+                   : end->why.n ? end->why
                    : end->has_status ? xl_strf(a, "exit status %lld", (long long)end->status)
                                      : XL_STR("ended");
     else if ((r->running = xl_run_going(a, dir)))

@@ -85,7 +85,8 @@ xl_run_gaps xl_run_gaps_of(xl_arena *a, const char *dir)
     unsigned long long made = m ? xl_metrics_total(m, XL_M_CompileTime) : 0,
                        cached = m ? xl_metrics_total(m, XL_M_CachedCompile) : 0,
                        loaded = m ? xl_metrics_total(m, XL_M_FrontendCacheHit) : 0,
-                       runs = m ? xl_metrics_total(m, XL_M_ExecuteTime) : 0, counted = going ? 0 : made + cached + loaded;
+                       runs = m ? xl_metrics_total(m, XL_M_ExecuteTime) : 0,
+                       counted = going ? 0 : made + cached + loaded;
     bool lines = bad || (!log.n && !going), fewer = counted > t.compiles;
     g.left = t.attached && t.left >= t.attached;
     g.counters = t.unwritten && t.executes > runs;
@@ -100,7 +101,8 @@ xl_run_gaps xl_run_gaps_of(xl_arena *a, const char *dir)
                       "%llu executions: `xlane metrics` has them",
                       made, cached, loaded, runs);
     if (*unread)
-        xl_buf_printf(&b, "%s%s cannot be read, so the executions that it counted are missing", b.n ? "; " : "", unread);
+        xl_buf_printf(&b, "%s%s cannot be read, so the executions that it counted are missing", b.n ? "; " : "",
+                      unread);
     if (*times)
         xl_buf_printf(&b, "%s%s cannot be read, so the times of steps in it are missing", b.n ? "; " : "", times);
     if (*about)

@@ -1,6 +1,6 @@
 /* lane/gaps.h
- * What the record of a run lacks: lines of events.jsonl that are damaged or were cut off, counters and an end that could
- * not be read or written. */
+ * What the record of a run lacks: lines of events.jsonl that are damaged or were cut off, counters and an end that
+ * could not be read or written. */
 #ifndef XL_LANE_GAPS_H
 #define XL_LANE_GAPS_H
 

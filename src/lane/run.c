@@ -484,8 +484,8 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
     const xl_node *pid = xl_node_get(info.json, "launcher"), *began = xl_node_get(info.json, "began");
     xl_run_end end = xl_run_end_of(a, dir);
     if (end.unwritten && end.signal)
-        return xl_strf(a, "it was ended by signal %lld (%s), and run.json could not be written then", (long long)end.signal,
-                       strsignal((int)end.signal));
+        return xl_strf(a, "it was ended by signal %lld (%s), and run.json could not be written then",
+                       (long long)end.signal, strsignal((int)end.signal));
     if (end.unwritten)
         return xl_strf(a, "it ended with status %lld, and run.json could not be written then", (long long)end.status);
     if (!pid || pid->i <= 0 || end.known)
@@ -517,11 +517,12 @@ xl_str xl_run_mark(xl_arena *a, const char *dir)
 {
     xl_run_info info = xl_run_about(a, dir);
     xl_str gaps = xl_run_gaps_of(a, dir).text, none = { "", 0 };
-    xl_str diagnostic = !info.diagnostic ? none
-                                         : xl_strf(a,
-                                                   "DIAGNOSTIC RUN (profile %.*s): its switches cost time; do not compare "
-                                                   "its timings\n",
-                                                   XL_FMT(info.profile));
+    xl_str diagnostic = !info.diagnostic
+                            ? none
+                            : xl_strf(a,
+                                      "DIAGNOSTIC RUN (profile %.*s): its switches cost time; do not compare "
+                                      "its timings\n",
+                                      XL_FMT(info.profile));
     return !gaps.n ? diagnostic
                    : xl_strf(a, "%.*sINCOMPLETE RECORD (%.*s): %.*s\n", XL_FMT(diagnostic),
                              XL_FMT(xl_path_base(xl_str_of(dir))), XL_FMT(gaps));
