@@ -329,7 +329,7 @@ static void find_steps(xl_run_verdict *v, bool counted)
     for (size_t i = 0; i < v->nunit; i++) {
         xl_run_unit *u = v->unit[i];
         bool often = !counted || u->runs >= STEP_RUNS || u == most;
-        bool initialises = counted && u != most && u->runs < LOOP_RUNS && u->last < most->first;
+        bool initialises = counted && most && u != most && u->runs < LOOP_RUNS && u->last < most->first;
         u->step |= !u->helper && often && !initialises;
     }
 }
