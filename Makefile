@@ -99,7 +99,7 @@ complete_code := $(tables) $(wildcard src/cli/*.c src/pass/*.c src/ir/infer/*.c 
 complete_rest := $(tables) $(addprefix src/,lane/cause.def lane/retry.def lane/probe.def lane/profile.def) \
                  src/base/variables.def src/train/config.c test/ops.covered test/errors.yaml \
                  $(wildcard src/cli/*.c src/pass/*.c src/*/*_test.c src/*/*/*_test.c docs/*.md) README.md \
-                 $(wildcard test/[!_]*.py test/guard/*.py)
+                 $(wildcard test/[!_]*.py test/guard/*.py test/*.mlir test/cases/*.mlir)
 # Files that may read a variable.
 readers := $(filter-out %/variables.def,$(wildcard $(foreach d,src/*/ src/*/*/ src/*/*/*/ include/*/ examples/ wheel/ \
                bench/ test/ test/*/ profiles/,$(addprefix $(d)*.,c h inl def py sh yaml))) x Makefile)

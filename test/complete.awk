@@ -35,6 +35,7 @@ function named(at, text) {                                         # at: FILE's 
 FILENAME ~ /ops\.covered$/ && /^[a-z]/ {
     if (($1, $2) in covered) lacks(FILENAME ":" FNR, $1 " " $2 " stands here twice")
     covered[$1, $2] = $3; line[$1, $2] = FNR
+    if (match($0, /(cases\/)?[a-z_0-9]+\.mlir/)) program_of[$1, $2] = "test/" substr($0, RSTART, RLENGTH)
     if (NF < 3 && $1 != "floatless" || $3 == "-" && NF < 4) lacks(FILENAME ":" FNR, $0 ": a name or a reason is missing")
 }
 /^EW\(/ && FILENAME ~ /ew\.def$/ { split($0, c, /[(,]/); loops[trim(c[2])] = 1 }
@@ -109,6 +110,11 @@ FILENAME ~ /docs\/profiles\.md$/ && /^\| `[a-z]+\.[a-z_]+` \|/ { split($0, c, /`
 FILENAME ~ /docs\/variables\.md$/ && /^\| `XLANE_/ { split($0, c, /`/); variable_row[c[2]] = $0 }
 FILENAME ~ /^(test|src)\// && /^plant\(|(\/\*|#) cause: / { named("causes", $0) }
 FILENAME ~ /test\/probe\.py$/ { named("probe", $0) }
+FILENAME ~ /^test\/(verifier_errors\.py|.*\.mlir)$/ { named(FILENAME, $0) }
+FILENAME ~ /^test\/(grad_fd|jax_ops|corpus)\.py$/ {   # names of cases are strings, or what strings start with
+    for (text = $0; match(text, /"[A-Za-z_0-9]+/); text = substr(text, RSTART + RLENGTH))
+        seen[FILENAME, substr(text, RSTART + 1, RLENGTH - 1)] = 1
+}
 FILENAME ~ /\.md$/ {
     if (FILENAME ~ /\/program\.md$/ && /^\| pass \|/ || FILENAME ~ /\/bring-up\.md$/ && /^\| rung \|/) table = $2
     else if (!/^\|/) table = ""
@@ -259,6 +265,20 @@ END {
     }
     for (t in rule) if (!(("refused", t) in covered))
         lacks("test/verifier_errors.py", "no bad program for the rule " t ": add one, and a line `refused` to " list)
+    script["gradient"] = "test/grad_fd.py"; script["value"] = "test/jax_ops.py"; script["program"] = "test/corpus.py"
+    script["refused"] = "test/verifier_errors.py"
+    for (k in covered) {                                   # a line's case is there, and its program has the op
+        split(k, c, SUBSEP)
+        o = c[1] == "refused" ? covered[k] : c[2]
+        d = k in program_of ? program_of[k] : script[c[1]]
+        text = k in program_of || c[1] == "refused" ? o : covered[k]
+        if (text == o) sub(/.*\./, "", text)
+        else { sub(/\..*/, "", text); sub(/^sdy_/, "", text) }    # grad_fd.py makes sdy_<name>
+        if (d && text != "-" && !((d, text) in seen))
+            lacks(d, "nothing is called " text " here, which " list ":" line[k] " names for " c[2])
+        else if (c[1] == "gradient" && k in program_of && !((d, "gradient") in seen))
+            lacks(d, "no line `// gradient:`, by which the gradient of " c[2] " is run")
+    }
     for (k in covered) {
         split(k, c, SUBSEP)
         if (c[1] == "refused" || c[1] == "floatless") stale = !(c[2] in rule)

@@ -99,18 +99,35 @@ asks("op", "code", ("src/ir/ops.def", PLACE, OP % ((NEW,) * 3 + ("unary", "ELEMW
 asks("kernel", "code", ("src/ir/ops.def", PLACE, OP % ("unary_float", "abs", "pointwise", NEW, "0")),
      ("src/cpu/kernel/control.c", "xl_error *xl_kernel_none", f"xl_error *xl_kernel_{NEW}(xl_planner *p)\n",
       f"no xl_kernel_{NEW}: write it in src/cpu/kernel/"))
-VALUE = ("test/ops.covered", COVERED, "\nvalue stablehlo.fresh case", "no case compares the values of stablehlo.fresh")
+VALUE = ("test/ops.covered", COVERED, "\nvalue stablehlo.fresh fresh_one",
+         "no case compares the values of stablehlo.fresh")
+CASE = {f: (f"test/{f}.py", "import", '"fresh_one"\n', f"test/{f}.py: error: nothing is called fresh_one here")
+        for f in ("jax_ops", "grad_fd")}
 asks("op", "rest", ("src/ir/ops.def", PLACE, OP % ("new_rule", "add", "pointwise", "unary", "ELEMWISE")),
      ("test/ops.covered", COVERED, "\nrefused new_rule stablehlo.fresh", "no bad program for the rule new_rule"),
-     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case",
+     ("test/verifier_errors.py", "import", '"fresh"\n', "verifier_errors.py: error: nothing is called fresh here"),
+     CASE["grad_fd"], CASE["jax_ops"],
+     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh fresh_one",
       "no case for the gradient of stablehlo.fresh"), VALUE)
 asks("op_without_gradient", "rest",
      ("src/ir/ops.def", PLACE, OP % ("unary_float", "zero", "pointwise", "unary", "ELEMWISE")),
-     ("test/ops.covered", COVERED, "\nprogram stablehlo.fresh some", "no program has stablehlo.fresh"),
+     ("test/ops.covered", COVERED, "\nprogram stablehlo.fresh fresh_one", "no program has stablehlo.fresh"),
+     ("test/corpus.py", "import", '"fresh_one"\n', "corpus.py: error: nothing is called fresh_one here"),
+     CASE["jax_ops"],
      ("test/ops.covered", COVERED, "\nzero stablehlo.fresh pieces", "stablehlo.fresh has the gradient `zero`"), VALUE)
 asks("op_without_flag", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "pointwise", "unary", "0")),
-     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case"), VALUE[:3],
+     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh fresh_one"), VALUE[:3], CASE["jax_ops"][:3],
+     CASE["grad_fd"][:3],
      ("test/ops.covered", COVERED, "\nshaped stablehlo.fresh a reason", "but has no ELEMWISE flag"))
+asks("op_of_ours", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "pointwise", "unary", "ELEMWISE")),
+     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh - test/cases/maximum_keeps_nan.mlir\n"
+      "value stablehlo.fresh cases/maximum_keeps_nan.mlir"),
+     ("test/cases/maximum_keeps_nan.mlir", "", "// gradient: 0=1\n",
+      "maximum_keeps_nan.mlir: error: no line `// gradient:`"),
+     ("test/cases/maximum_keeps_nan.mlir", "", "  %z = stablehlo.fresh %y\n"))
+out = complete("rest", [("test/ops.covered", "value chlo.zeta zeta", "value chlo.fresh cases/none.mlir\n")])
+check("op: a program that is not there",
+      out[0] == 1 and "test/cases/none.mlir: error: nothing is called fresh" in out[1], out)
 asks("setting", "rest", ("src/lane/profile.def", "SETTING(cache,  dir",
                          'SETTING(cache, fresh, INT, "XLANE_CACHE", LANE, "", "what it is")\n'),
      ("docs/profiles.md", "| `cache.dir`", "| `cache.fresh` | `XLANE_CACHE` | what it is |\n",
