@@ -137,7 +137,7 @@ def _():
         assert p.returncode == 0, p.stderr
         folder, = (os.path.join(runs, d) for d in os.listdir(runs) if d.endswith("-" + name))
         events = [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
-        lambdas = [e for e in events if e["event"] == "compile" and e["module"] == "jit__lambda"]
+        lambdas = [e for e in events if e["event"] == "compile" and e["module"].startswith("jit__lambda")]
         return p.stdout, lambdas, [e["programs"] for e in events if e["event"] == "ahead"]
     out, made, ahead = once("cold", "both")
     assert len(made) == 2 and not ahead and not any(e.get("ahead") for e in made), (made, ahead)
@@ -432,6 +432,13 @@ def _():
     assert p.stdout == "3.0 cpu\n" and p.stderr.count("built-in cpu") == 2 and "takes the embedded CPU" in p.stderr \
         and p.stderr.endswith("xlane: JAX used its built-in cpu backend; nothing was guarded\n") \
         and advice not in p.stderr, (p.stdout, p.stderr)      # the remedy once, when it happens
+    itself = step.replace("import jax,", "import jax; jax.config.update('jax_platforms', 'cpu'); import")
+    p, _ = run("itself", sys.executable, "-c", itself)
+    assert "cpu backend, as the program chose it itself over xlane; " in p.stderr and "--profile=cpu" not in p.stderr \
+        and "leave jax_platforms as it was launched" in p.stderr, p.stderr
+    if not glob.glob("/dev/nvidia[0-9]*"):
+        p, _ = run("no_gpu", sys.executable, "-c", step, env=dict(clean, JAX_PLATFORMS="cuda,cpu"))
+        assert p.stdout == "3.0 cpu\n" and "cpu backend, since it found no GPU (cuda,cpu); " in p.stderr, p.stderr
     p = subprocess.run([XLANE, "run", "--profile=cpu", "--cache=off", "--runs", TMP + "/advice", "--", sys.executable,
                         "-c", step],
                        env={k: v for k, v in os.environ.items() if k not in clean}, capture_output=True, text=True)

@@ -390,6 +390,11 @@ def _():
     asked = {r["name"]: r["state"] for r in json.loads(xlane("matrix", "check", bare, "--plugin", "cpu", "--json",
                                                              env=named, status=None).stdout)}
     assert asked["quiet_fallback"] == "affected", asked    # and the other way round
+    if not glob.glob("/dev/nvidia[0-9]*"):
+        named["JAX_PLATFORMS"] = "cuda,cpu"                # where there is no GPU, JAX passes over it
+        asked = {r["name"]: r for r in json.loads(xlane("matrix", "check", "--plugin", "cpu", "--json", env=named,
+                                                        status=None).stdout)}
+        assert asked["quiet_fallback"]["state"] == "affected" and "no GPU is here" in asked["quiet_fallback"]["text"]
     assert state["serialise"] == state["memory_analysis"] == state["scan"] == state["abi_skew"] == "clear", state
     without = json.loads(xlane("matrix", "check", "--plugin", "cpu", "--json", status=None).stdout)
     assert all("recorded run" in r["text"] for r in without if r["state"] == "unknown"), without

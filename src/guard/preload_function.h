@@ -33,7 +33,8 @@ static const char guard_preload_function[] =
     "    way, at = codes(fun)\n"
     "    text = getattr(getattr(info, 'debug_info', None), 'func_src_info', None) or ''\n"
     "    path, _, line = text.partition(' at ')[2].rpartition(':')\n"
-    "    if path and line.isdigit() and (path, int(line)) not in map(begins, way):\n" /* that frame is another function's */
+    "    if path and line.isdigit() and (path, int(line)) not in map(begins, way):\n" /* that frame is another
+                                                                                         function's */
     "        fun, way, at = None, [], None if library(path) else (path, int(line))\n"
     "    if at is None: return ''\n"
     "    known = functions.setdefault((at, role), [])\n"

@@ -783,9 +783,19 @@ static finding check_quiet_fallback(const lane *l)
     const xl_setting *s = xl_profile_get(&l->profile, "device.jax_platforms");
     if (!package(l, "jax").n)
         return no_package(l, "jax");
-    return s && s->value.n ? FOUND(l, CLEAR, "JAX_PLATFORMS says %.*s (%.*s): a missing device is an error",
-                                   XL_FMT(s->value), XL_FMT(s->origin))
-                           : FOUND(l, HIT, "JAX_PLATFORMS is not set: without an accelerator JAX goes on with the CPU");
+    if (!s || !s->value.n)
+        return FOUND(l, HIT, "JAX_PLATFORMS is not set: without an accelerator JAX goes on with the CPU");
+    xl_str rest = s->value, first = xl_str_trim(xl_str_cut(&rest, ','));
+    bool gpu = xl_str_is(first, "cuda") || xl_str_is(first, "rocm") || xl_str_is(first, "gpu");
+    bool here = xl_plugin_has_devices(xl_str_is(first, "rocm") ? "rocm" : "cuda") ||
+                (xl_str_is(first, "gpu") && xl_plugin_has_devices("rocm"));
+    if (gpu && rest.n)                                     /* JAX passes over it where no GPU is visible */
+        return here ? FOUND(l, CLEAR, "JAX_PLATFORMS says %.*s (%.*s), and a GPU is here", XL_FMT(s->value),
+                            XL_FMT(s->origin))
+                    : FOUND(l, HIT, "JAX_PLATFORMS says %.*s (%.*s), and no GPU is here: JAX goes on with the CPU",
+                            XL_FMT(s->value), XL_FMT(s->origin));
+    return FOUND(l, CLEAR, "JAX_PLATFORMS says %.*s (%.*s): a missing device is an error", XL_FMT(s->value),
+                 XL_FMT(s->origin));
 }
 
 static finding check_metadata_wait(const lane *l)
