@@ -106,7 +106,7 @@ import resource  # 4 TiB are refused on every machine, whatever it promises
 resource.setrlimit(resource.RLIMIT_AS, (1 << 38, 1 << 38))
 print(jax.jit(lambda n: jnp.zeros((1 << 20, 1 << 20)) + n)(1.0))""", status=1)
     text, cause = xlane("explain", folder), json.loads(xlane("classify", "--json", folder))
-    assert re.search(r"^`_lambda` failed when it ran: .*no host memory for a buffer of 4398046511104 bytes; `xlane classify`",
+    assert re.search(r"^`_lambda` \(too_large.py:13\) failed when it ran: .*no host memory for a buffer of 4398046511104 bytes; `xlane classify`",
                      text, re.M), text
     assert cause["cause"] != "unknown" and cause["verdict"] == "smaller", cause
     folder, _ = python("small", STEPS % "", status=0)
@@ -132,6 +132,21 @@ def _():
     for verb in (["receipt", "show"], ["classify"]):
         text = xlane(*verb, folder, status=1)
         assert "its process %d came to its end by itself" % child in text and "killed together" not in text, text
+
+
+@check("a_guard_that_was_off_is_said_to_have_been_off")
+def _():
+    for status in 0, 3:
+        folder, err = python("unguarded", STEPS % "raise SystemExit(%d)" % status, args=["--summary"], status=status,
+                             XLANE_GUARD="off")
+        assert "the guard was off (XLANE_GUARD=off): nothing was guarded, and no compile was recorded\n" in err, err
+        assert "loaded a PJRT plugin" not in err, err
+        for verb in ["explain"], ["metrics"], ["top", "--once"]:
+            text = xlane(*verb, folder, status=int(verb[0] != "top"))
+            assert "the guard was off (XLANE_GUARD=off)" in text and "loaded a PJRT plugin" not in text, text
+            assert "built-in cpu" not in text and "attached" not in text, text
+    folder, err = python("guarded", STEPS % "", args=["--summary"])
+    assert "guard was off" not in err + xlane("explain", folder) + xlane("top", "--once", folder), err
 
 
 @check("runs_says_of_each_how_it_ended_and_what_it_compiled")

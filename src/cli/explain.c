@@ -198,7 +198,8 @@ static xl_error *not_recorded(xl_arena *a, const char *dir)
                       XL_FMT(unended));
     return XL_ERR(
         NOT_FOUND, "%s: compiles were not recorded: %s%s%s", xl_str_c(a, xl_path_base(xl_str_of(dir))),
-        status && status->i
+        about.unguarded ? XL_GUARD_OFF "; start it again without that"
+        : status && status->i
             ? xl_strf(a,
                       "its command ended with exit status %lld before it had loaded a PJRT plugin; what it "
                       "printed says why, then start it again with `xlane run -- ...`",

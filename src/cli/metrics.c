@@ -110,6 +110,9 @@ static xl_error *none(xl_arena *a, const char *dir, xl_error *err)
         xl_error_free(err);
         err = XL_ERR(DATA_LOSS, "%s has no metrics, and its record is incomplete: %.*s%s%.*s", dir, XL_FMT(gaps),
                      unended.n ? "; " : "", XL_FMT(unended));
+    } else if (xl_run_about(a, dir).unguarded) {
+        xl_error_free(err);
+        err = XL_ERR(NOT_FOUND, "%s has no metrics: " XL_GUARD_OFF "; start it again without that", dir);
     } else if (unended.n) {
         err = xl_error_next(err, "%.*s", XL_FMT(unended));
     }

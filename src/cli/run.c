@@ -887,8 +887,10 @@ static void tell_guard(xl_arena *a, const char *dir, int code, bool full, bool *
         builtin |= what && xl_str_is(what->s, "unguarded"); /* said already, with the remedy */
     }
     const char *off = getenv("XLANE_GUARD"), *named = getenv("PJRT_NAMES_AND_LIBRARY_PATHS");
-    bool guarding = !(off && !strcmp(off, "off")) && code != 127; /* 127: the command was not found */
-    if (!attached && full)
+    bool guarding = code != 127;                           /* 127: the command was not found */
+    if (off && !strcmp(off, "off"))
+        fprintf(stderr, "xlane: " XL_GUARD_OFF ": nothing was guarded, and no compile was recorded\n");
+    else if (!attached && full)
         fprintf(stderr, "xlane: what the guard saw, if anything, could not be written\n");
     else if (!attached && code && guarding)
         fprintf(stderr, "xlane: it ended with status %d before it had loaded a PJRT plugin under the guard, so no "

@@ -55,7 +55,7 @@ typedef struct {
     size_t np;
     memory *mem;
     size_t nmem;
-    bool ended;
+    bool ended, unguarded;
     xl_run_end end;
     double seconds;
     xl_str mark;
@@ -119,6 +119,7 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
     read_memory(a, dir, v);
     v->train = xl_trained_read(a, dir);
     v->mark = xl_run_mark(a, dir);
+    v->unguarded = xl_run_about(a, dir).unguarded;
     v->end = xl_run_end_of(a, dir);
     v->ended = v->end.known || !xl_run_going(a, dir);
     if (v->end.known)
@@ -269,7 +270,9 @@ static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
         xl_buf_puts(b, "running\n");
     xl_buf_str(b, v->mark);
     if (!v->np && !v->v.gaps)
-        xl_buf_puts(b, v->ended ? "no process of it was guarded\n" : "waiting for a process to attach to a plugin\n");
+        xl_buf_puts(b, v->unguarded ? XL_GUARD_OFF "\n"
+                       : v->ended   ? "no process of it was guarded\n"
+                                    : "waiting for a process to attach to a plugin\n");
     size_t used = 3;
     for (size_t i = 0; i < v->np; i++, used += 2)
         put_process(a, b, v, &v->p[i]);
@@ -465,7 +468,8 @@ static xl_error *top(const xl_cli *cli, int argc, char **argv)
         xl_verdict_say(cli->arena, &v.v, false, &b);
         xl_triage_say(&v.v, &b);
     } else if (v.ended && !v.train.steps && !v.v.gaps) {
-        xl_buf_puts(&b, "compiles were not recorded: no process of it was guarded\n");
+        xl_buf_printf(&b, "compiles were not recorded: %s\n",
+                      v.unguarded ? XL_GUARD_OFF : "no process of it was guarded");
     }
     err = xl_cli_put(&b);
 out:

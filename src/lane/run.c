@@ -397,7 +397,7 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
 
 xl_run_info xl_run_about(xl_arena *a, const char *dir)
 {
-    xl_run_info info = { XL_STR("none"), false, NULL };
+    xl_run_info info = { .profile = XL_STR("none") };
     xl_str text;
     xl_node *root = NULL;
     char *path = xl_path_join(a, dir, "run.json");
@@ -410,6 +410,8 @@ xl_run_info xl_run_about(xl_arena *a, const char *dir)
         if (profile && profile->kind == XL_NODE_STR)
             info.profile = profile->s;
         info.diagnostic = diagnostic && diagnostic->b;
+        const xl_node *guard = xl_node_get(xl_node_get(root, "environment"), "XLANE_GUARD");
+        info.unguarded = guard && xl_str_is(guard->s, "off");
     }
     xl_error_free(err);
     return info;

@@ -63,7 +63,13 @@ bool xl_run_loaded(xl_arena *a, const char *dir);
 
 /* What run.json says of the launch. A run under a diagnostic profile is no benchmark: whoever shows its timings shows
  * the mark. */
-typedef struct { xl_str profile; bool diagnostic; const xl_node *json; } xl_run_info;
+typedef struct {
+    xl_str profile;
+    bool diagnostic;
+    bool unguarded;                                        /* by XLANE_GUARD=off */
+    const xl_node *json;
+} xl_run_info;
+#define XL_GUARD_OFF "the guard was off (XLANE_GUARD=off)"
 xl_run_info xl_run_about(xl_arena *a, const char *dir);     /* empty where there is no run.json */
 /* Of a run that `xlane run` started and whose end it has not recorded: that it is still going, or that it was killed
  * together with its launcher. Empty: it has ended, or nobody recorded a launcher. */
