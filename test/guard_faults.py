@@ -128,6 +128,46 @@ def _():
     assert reasons("lost-damaged") == ["unreadable"]
 
 
+@checked("C6_what_the_cache_has_lost_is_no_recompile")
+def _():
+    cache, name, text = os.path.join(TMP, "losing"), os.path.join(TMP, "losing.py"), """
+import jax, jax.numpy as jnp
+step = jax.jit(lambda x: x * 2 + 1)
+for i in range(20):
+    step(jnp.ones(3)).block_until_ready()
+"""
+    with open(name, "w") as f:
+        f.write(text)
+
+    def go(run, runs, args=()):
+        cmd = [XLANE, "run", "--summary", "--runs", os.path.join(TMP, runs), "--cache", cache, "--name", run, "--",
+               sys.executable, name]
+        env = dict(ENV, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN)
+        p = subprocess.run(cmd, text=True, capture_output=True, env=env, timeout=600)
+        assert p.returncode == 0 and "changed 0 times in the warm-up window, 0 after it\n" in p.stderr, p.stderr
+        folder, = glob.glob(os.path.join(TMP, runs, "*-" + run))
+        said = [subprocess.run([XLANE, *verb, folder], text=True, capture_output=True, env=ENV, check=True).stdout
+                for verb in (["explain"], ["top", "--once"])]
+        assert " compiled once, ran 20 times: no recompile" in said[0] or run == "warm", said[0]
+        assert "unreadable" not in said[0] + said[1] + p.stderr, said
+        return p.stderr, said[0], said[1]
+    for text in go("cold", "runs-losing"), go("warm", "runs-losing"):
+        assert not any("cannot be used" in s or "compiled again" in s or "had lost" in s for s in text), text
+    for runs in "runs-losing", "runs-losing-first":          # with contracts of an earlier run, and without
+        entries = glob.glob(os.path.join(cache, "??", "*.xle"))
+        for entry in entries:
+            with open(entry, "r+b") as f:
+                f.seek(100)
+                f.write(b"?")
+        err, explain, top = go("damaged", runs)
+        assert err.count("its entry in the cache cannot be used: ") == 1 and "xlane cache verify" in err, err
+        assert "%d programs were compiled again, for the entries in the cache could not be used" % len(entries) in explain
+        assert "_lambda compiled, which the cache had lost" in top, top
+    subprocess.run([XLANE, "cache", "prune", "--max", "1", "--cache", cache], check=True, capture_output=True, env=ENV)
+    err, explain, top = go("dropped", "runs-losing")
+    assert "cannot be used" not in err and "the cache had dropped them to keep its size: --cache-max" in explain, explain
+
+
 FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:ENOSPC", "write:EIO", "open:EMFILE",
           "read:EIO", "fsync:EIO",
           "rename:EROFS", "mkdir:EACCES"]

@@ -200,7 +200,7 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
     if (p->compile) {
         const xl_node *e = p->compile, *detail = xl_node_get(e, "detail");
         xl_str text = detail && detail->n ? str_of(detail->kid[0], "text") : XL_STR("");
-        const char *word = is(e, "reason", "first") ? "" : xl_event_cause(e)->word;
+        const char *word = xl_event_again(e) ? xl_event_cause(e)->word : "";
         xl_buf_printf(b, "; last compile%s: %.*s at %.1f s", p->last == e ? "" : " but for eager ops",
                       XL_FMT(str_of(e, "module")), num_of(e, "t"));
         if (*word && !xl_str_starts(text, xl_str_of(word))) /* "constant 0.1 -> 0.2" has it */
@@ -230,7 +230,9 @@ static void put_event(xl_buf *b, const xl_node *e)
             xl_buf_puts(b, "loaded from a cache");
         else
             xl_buf_str(b, result);
-        if (reason.n && !xl_str_is(reason, "first"))
+        if (is(e, "cache_reason", "unreadable") || is(e, "cache_reason", "evicted"))
+            xl_buf_puts(b, ", which the cache had lost");
+        else if (reason.n && !xl_str_is(reason, "first"))
             xl_buf_printf(b, " again: %.*s", XL_FMT(reason));
     } else {
         for (size_t i = 0; i < sizeof say / sizeof *say; i++)

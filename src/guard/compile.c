@@ -891,6 +891,11 @@ static PJRT_Error *produce(guard_state *g, compile *c, bool cache)
                   : !strcmp(c->reason, "identical") ? "was loaded from the cache"
                                                     : "changed, and was loaded from the cache",
                   XL_FMT(xl_buf_view(&c->why)));
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!loaded && !strcmp(found.reason, "unreadable") && !atomic_flag_test_and_set(&said))
+        guard_say(
+            "%s is compiled, for its entry in the cache cannot be used: %s; `xlane cache verify` examines them all",
+            c->name, found.detail);
     if (loaded) {
         c->args->executable = loaded;
         xl_metrics_count(g->metrics, named, XL_M_CachedCompile, 1);

@@ -82,12 +82,13 @@ const xl_cause *xl_event_cause(const xl_node *e)
     return c ? c : xl_cause_of(XL_STR("op"));
 }
 
-/* Not the first of its module in this run; or the first, of a program that an earlier run had and that something
- * outside it sent to the compiler again. A program that is new since an earlier run is no recompile. */
+/* Not the first of its module in this run (and not one that the cache has lost); or the first, of a program that an
+ * earlier run had and that something outside it sent to the compiler again. A program that is new since an earlier run
+ * is no recompile. */
 bool xl_event_again(const xl_node *e)
 {
     const xl_cause *c = xl_cause_of(str_of(e, "reason"));
-    if (!is(e, "event", "compile") || is(e, "reason", "first"))
+    if (!is(e, "event", "compile") || is(e, "reason", "first") || (c && c->ask == XL_ASK_LOST))
         return false;
     return !str_of(e, "against_run").n ||
            (c && c->ask == XL_ASK_POLICY && !is(e, "reason", "sharding") && !is(e, "reason", "x64"));
@@ -378,6 +379,8 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->cached += is(e, "result", "cached");
         v->loaded += is(e, "result", "loaded");
         v->failed += is(e, "result", "failed");
+        v->dropped += is(e, "cache_reason", "evicted");
+        v->damaged += is(e, "cache_reason", "unreadable");
         u->last = num_of(e, "t");
         u->helper &= flag(e, "helper");
         if (!u->place.n) {
@@ -618,6 +621,15 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         xl_buf_printf(b, " of %zu other module%s (initialisers, eager ops, library functions)%s\n", other,
                       other == 1 ? "" : "s", listed ? "" : ": --all lists them");
     }
+    if (v->damaged)
+        xl_buf_printf(
+            b,
+            "%d program%s compiled again, for the entr%s in the cache could not be used; `xlane cache verify` "
+            "names those that are damaged still\n",
+            v->damaged, v->damaged == 1 ? " was" : "s were", v->damaged == 1 ? "y" : "ies");
+    if (v->dropped)
+        xl_buf_printf(b, "%d program%s compiled again, for the cache had dropped %s to keep its size: --cache-max\n",
+                      v->dropped, v->dropped == 1 ? " was" : "s were", v->dropped == 1 ? "it" : "them");
     if (v->nunit && !v->compiled && !v->failed && !v->gaps)
         xl_buf_puts(b, "this run compiled nothing: each of these programs was loaded from a cache\n");
     for (size_t i = 0; i < v->nevent; i++) {

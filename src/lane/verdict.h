@@ -9,7 +9,9 @@
 #include "lane/contract.h"
 #include "lane/metrics.h"
 
-typedef enum { XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH, XL_ASK_VALUE, XL_ASK_AGAIN } xl_ask;
+typedef enum {
+    XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH, XL_ASK_VALUE, XL_ASK_AGAIN, XL_ASK_LOST
+} xl_ask;
 typedef struct { const char *word, *remedy; xl_ask ask; } xl_cause;
 const xl_cause *xl_verdict_cause(const xl_verdict *v);     /* of a compile; NULL: it was its module's first */
 const xl_cause *xl_cause_of(xl_str word);                  /* NULL: "first", or a word that has no row */
@@ -31,7 +33,7 @@ typedef struct {
 typedef struct {
     xl_str module;                                         /* of its first compile */
     xl_str name;                                           /* for people: "step" of "jit_step" */
-    xl_str function;                                       /* "train.py:31", where the name alone does not tell; or "" */
+    xl_str function; /* "train.py:31", where the name alone does not tell; or "" */
     bool helper;                                           /* an eager op or a library function */
     bool step;                                             /* ran again and again: the answers concern it */
     xl_str place;                                          /* PyTorch/XLA: the line that runs it; empty: not recorded */
@@ -59,6 +61,7 @@ typedef struct {
     int steps;                                             /* units that are steps */
     uint64_t eager_runs;                                   /* executions of helpers */
     int compiled, cached, loaded, failed;                  /* of all modules */
+    int dropped, damaged; /* programs that the cache had, and lost */
     int early, late, traced; /* steps' recompiles: changed in and after the warm-up window; the same program again */
 } xl_run_verdict;
 
