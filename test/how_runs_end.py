@@ -89,14 +89,67 @@ def _():
     p.wait()
     for verb in (["receipt", "show"], ["classify"]):
         text = xlane(*verb, folder, status=1)
-        assert "its process %d goes on" % child in text and "killed together" not in text, text
+        assert "its process %d goes on" % child in text and "with it or later" not in text, text
     os.kill(child, signal.SIGKILL)
     while os.path.exists("/proc/%d" % child) and " Z " not in open("/proc/%d/stat" % child).read():
         time.sleep(0.05)
     for verb in (["receipt", "show"], ["classify"]):
         text = xlane(*verb, folder, status=1)
-        assert "killed together with `xlane run`" in text and "dmesg" in text and "has not ended" not in text, text
+        assert "was killed and its program with it or later" in text and "dmesg" in text and "has not ended" not in text, text
         assert "goes on" not in text and "by itself" not in text, text
+
+
+ENDS = STEPS.replace("w = step(w)", "w = step(w); time.sleep(0.08)")
+COUNTED = "`step` compiled once, ran 40 times: no recompile\n"
+
+
+@check("W6_counts_that_were_cut_off_are_lower_bounds_and_the_end_is_named")
+def _():
+    opens = "os._exit, exec, a signal or a full disk"
+    for name, how, status, ended in (
+            ("segv", "os.kill(os.getpid(), signal.SIGSEGV)", 139, "ended by signal 11 (Segmentation fault): exit status 139"),
+            ("leaves", "os._exit(0)", 0, "exit status 0")):
+        folder, err = python("cut_" + name, ENDS % how, status=status, args=("--summary",))
+        text = xlane("explain", folder)
+        assert re.match(r"xlane: ran [\d.]+ s, %s\n" % re.escape(ended), err) and "; at least " in err, err
+        assert "`step` compiled once, ran at least " in text and "times: no recompile\n" in text, text
+        assert (opens in err) == (opens in text) == (name == "leaves"), (err, text)
+        assert ("it was killed before it wrote its last counts" in err) == (name == "segv"), err
+        assert text.startswith("this run was ended by signal 11 (Segmentation fault): what ran is counted until"
+                               if name == "segv" else "1 process of this run ended without writing its last"), text
+    for name, how, status, ended in ("ends", "", 0, "exit status 0"), ("raises", "raise SystemExit(3)", 3, "exit status 3"):
+        folder, err = python("whole_" + name, STEPS % how, status=status, args=("--summary",))
+        text = xlane("explain", folder)
+        assert re.match(r"xlane: ran [\d.]+ s, %s\n" % ended, err) and "at least" not in err and opens not in err, err
+        assert text.startswith(COUNTED), text
+
+
+@check("W6_a_run_that_goes_on_is_said_to")
+def _():
+    runs = os.path.join(TMP, "runs-going")
+    path = script("going.py", "print('ready', flush=True)\ninput()\n" + STEPS % "print('ready', flush=True)\ninput()")
+    p = subprocess.Popen([XLANE, "run", "--runs", runs, "--cache", "off", "--", sys.executable, path],
+                         env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                         text=True)
+    assert p.stdout.readline() == "ready\n"
+    folder = os.path.join(runs, [d for d in os.listdir(runs) if d != "contracts"][0])
+    text = xlane("explain", folder, status=1)
+    assert "compiles were not recorded: so far, that is: it began at" in text and "PJRT plugin" not in text, text
+    p.stdin.write("\n")
+    p.stdin.flush()
+    assert p.stdout.readline() == "ready\n"
+    text = xlane("explain", folder)
+    assert text.startswith("this run goes on: it began at ") and "`xlane run` is process %d" % p.pid in text, text
+    assert "no recompile so far\n" in text, text
+    p.communicate("\n")
+    assert xlane("explain", folder).startswith(COUNTED), xlane("explain", folder)
+
+
+@check("W6_the_policy_that_stopped_it_is_told_with_both_statuses")
+def _():
+    stops = STEPS % "for n in 3, 4:\n    for i in range(9):\n        step(jnp.ones(n))"
+    _, err = python("stops", stops, status=3, args=("--summary", "--policy", "stop"))
+    assert re.search(r"^xlane: ran [\d.]+ s, exit status 3: the policy said stop \(the command's own was 1\)\n", err, re.M), err
 
 
 @check("W6_a_failed_execution_is_told_and_classified")
@@ -131,7 +184,7 @@ def _():
         time.sleep(0.05)
     for verb in (["receipt", "show"], ["classify"]):
         text = xlane(*verb, folder, status=1)
-        assert "its process %d came to its end by itself" % child in text and "killed together" not in text, text
+        assert "its process %d came to its end by itself" % child in text and "with it or later" not in text, text
 
 
 @check("a_guard_that_was_off_is_said_to_have_been_off")

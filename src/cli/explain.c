@@ -185,10 +185,36 @@ static bool recorded(xl_node **e, size_t n)
     return false;
 }
 
-static xl_error *not_recorded(xl_arena *a, const char *dir)
+/* Why nothing of a run was recorded, and what to do. */
+static xl_str why_unrecorded(xl_arena *a, const char *dir)
 {
     const xl_run_info about = xl_run_about(a, dir);
     const xl_node *status = xl_node_get(about.json, "status");
+    xl_run_verdict v;
+    xl_error_free(xl_run_judge(a, dir, &v));
+    if (about.unguarded)
+        return XL_STR(XL_GUARD_OFF "; start it again without that");
+    if (v.going)
+        return xl_strf(a, "so far, that is: %.*s", XL_FMT(v.unended));
+    if (v.unended.n)
+        return v.unended;
+    if (v.end.signal)
+        return xl_strf(a, "its command was ended by signal %d (%s) before it had loaded a PJRT plugin; what it printed "
+                          "may say why",
+                       (int)v.end.signal, strsignal((int)v.end.signal));
+    if (status && status->i)
+        return xl_strf(a, "its command ended with exit status %lld before it had loaded a PJRT plugin; what it printed "
+                          "says why, then start it again", (long long)status->i);
+    if (xl_str_is(about.profile, "none"))
+        return XL_STR("no process of it was guarded; start it with `xlane run -- ...` on a PJRT plugin (JAX's built-in "
+                      "cpu backend is none; `xlane run --profile=cpu` takes the embedded device)");
+    return xl_strf(a, "no process of it loaded a PJRT plugin, though profile %.*s names one: it used no device, or chose "
+                      "JAX's built-in cpu itself (JAX_PLATFORMS or jax_platforms in the program)",
+                   XL_FMT(about.profile));
+}
+
+static xl_error *not_recorded(xl_arena *a, const char *dir)
+{
     const char *other = xl_run_newest(a, dir, XL_RUN_COMPILES);
     xl_run_gaps gaps = xl_run_gaps_of(a, dir);
     xl_str unended = xl_run_unended(a, dir);
@@ -196,21 +222,9 @@ static xl_error *not_recorded(xl_arena *a, const char *dir)
         return XL_ERR(DATA_LOSS, "the record of %s is incomplete: %.*s%s%.*s",
                       xl_str_c(a, xl_path_base(xl_str_of(dir))), XL_FMT(gaps.text), unended.n ? "; " : "",
                       XL_FMT(unended));
-    return XL_ERR(
-        NOT_FOUND, "%s: compiles were not recorded: %s%s%s", xl_str_c(a, xl_path_base(xl_str_of(dir))),
-        about.unguarded ? XL_GUARD_OFF "; start it again without that"
-        : status && status->i
-            ? xl_strf(a,
-                      "its command ended with exit status %lld before it had loaded a PJRT plugin; what it "
-                      "printed says why, then start it again with `xlane run -- ...`",
-                      (long long)status->i)
-                  .p
-        : xl_str_is(about.profile, "none")
-            ? "no process of it was guarded; start it with `xlane run -- ...` on a PJRT plugin (JAX's "
-              "built-in cpu backend is none; `xlane run --profile=cpu` takes the embedded device)"
-            : "no process of it loaded a PJRT plugin: it used no device, or JAX's built-in cpu; start it with "
-              "`xlane run -- ...` on a PJRT plugin",
-        other ? "; the newest run here that has some is " : "", other ? other : "");
+    return XL_ERR(NOT_FOUND, "%s: compiles were not recorded: %.*s%s%s", xl_str_c(a, xl_path_base(xl_str_of(dir))),
+                  XL_FMT(why_unrecorded(a, dir)), other ? "; the newest run here that has some is " : "",
+                  other ? other : "");
 }
 
 static xl_error *one_run(const xl_cli *cli, const char *dir)
@@ -231,6 +245,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
         goto out;
     }
     xl_buf_str(&b, xl_run_mark(cli->arena, dir));
+    xl_verdict_end_say(&v, &b);
     xl_verdict_say(cli->arena, &v, opt.all, &b);
     size_t opening = b.n;
     alikes g = { 0 };

@@ -334,13 +334,20 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
     xl_error_free(xl_metrics_read(a, dir, &m, &read));
     xl_error_free(xl_run_judge(a, dir, &v));
     xl_run_gaps gaps = xl_run_gaps_of(a, dir);
-    fprintf(stderr, "xlane: ran %.1f s, exit status %d%s\n", seconds, status, stopped ? " (the policy said stop)" : "");
-    m = m || !gaps.counters ? m : xl_metrics_new();
+    fprintf(stderr, "xlane: ran %.1f s, ", seconds);
+    if (stopped)
+        fprintf(stderr, "exit status %d: the policy said stop (the command's own was %d)\n", XL_EXIT_STOPPED, status);
+    else if (v.end.signal)
+        fprintf(stderr, "ended by signal %d (%s): exit status %d\n", (int)v.end.signal, strsignal((int)v.end.signal), status);
+    else
+        fprintf(stderr, "exit status %d\n", status);
+    if (!m && (v.recorded || gaps.counters))
+        m = xl_metrics_new();                              /* killed before it wrote any */
     if (m) {
         /* Events are written as they happen, counters every two seconds and at the end. */
         uint64_t made = xl_metrics_total(m, XL_M_CompileTime), cached = xl_metrics_total(m, XL_M_CachedCompile),
                  loaded = xl_metrics_total(m, XL_M_FrontendCacheHit);
-        bool lost = (uint64_t)v.compiled > made || (uint64_t)v.cached > cached;
+        bool lost = v.cut || (uint64_t)v.compiled > made || (uint64_t)v.cached > cached;
         fprintf(stderr,
                 "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own cache; %s%llu executions in "
                 "%llu process%s%s\n",
@@ -350,7 +357,9 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
                 (unsigned long long)gaps.executes, (unsigned long long)gaps.processes, gaps.processes == 1 ? "" : "es",
                 !lost || gaps.left ? ""
                 : full             ? " (the run's folder could not be written)"
-                                   : " (one was killed before it wrote its last counts)");
+                : v.end.signal     ? " (it was killed before it wrote its last counts)"
+                                   : " (one ended without writing its last counts: os._exit, exec, a signal or a full "
+                                     "disk does that)");
         unsigned long long waited = xl_metrics_total(m, XL_M_HostSync);
         fprintf(stderr, "xlane: a step's program changed %d time%s in the warm-up window, %d after it", v.early,
                 v.early == 1 ? "" : "s", v.late);

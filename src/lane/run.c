@@ -509,8 +509,8 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
                        "`xlane explain` has what was seen until then",
                        XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i, (long long)left);
     return xl_strf(a,
-                   "it began at %.*s, and nothing recorded how it ended: it was killed together with `xlane run` "
-                   "(process %lld is gone), or the run's folder could not be written; see the system's log (dmesg) and "
+                   "it began at %.*s, and nothing recorded how it ended: `xlane run` (process %lld) was killed "
+                   "and its program with it or later, or the run's folder could not be written; see the system's log (dmesg) and "
                    "the room there, then start it again",
                    XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
 }

@@ -2,8 +2,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
+#include "base/proc.h"
 #include "lane/contract.h"
 #include "lane/gaps.h"
 #include "lane/run.h"
@@ -329,10 +331,45 @@ static void find_steps(xl_run_verdict *v, bool counted)
             most = v->unit[i];
     for (size_t i = 0; i < v->nunit; i++) {
         xl_run_unit *u = v->unit[i];
+        if (u->helper)
+            continue;
         bool often = !counted || u->runs >= STEP_RUNS || u == most;
-        bool initialises = counted && most && u != most && u->runs < LOOP_RUNS && u->last < most->first;
-        u->step |= !u->helper && often && !initialises;
+        bool initialises = counted && u != most && u->runs < LOOP_RUNS && u->last < most->first;
+        u->step |= often && !initialises;
     }
+}
+
+/* Processes that attached and are gone without their last event. One that replaced itself (exec) attached again. */
+static int count_cut(const xl_run_verdict *v)
+{
+    int cut = 0;
+    for (size_t i = 0; i < v->nevent; i++) {
+        const xl_node *e = v->event[i];
+        int attached = 1, ended = 0;
+        bool before = false;
+        if (!is(e, "event", "attach"))
+            continue;
+        for (size_t k = 0; k < v->nevent; k++) {
+            const xl_node *o = v->event[k];
+            if (num_of(o, "pid") != num_of(e, "pid"))
+                continue;
+            bool same = k != i && is(o, "event", "attach") && xl_str_eq(str_of(o, "plugin"), str_of(e, "plugin"));
+            attached += same;
+            before |= (same || is(o, "event", "attach")) && k < i;
+            ended += is(o, "event", "exit");
+        }
+        if (!before && attached > ended)
+            cut += attached - ended - (ended < attached && xl_pid_alive((int64_t)num_of(e, "pid")));
+    }
+    return cut;
+}
+
+static void find_end(xl_arena *a, const char *dir, xl_run_verdict *v)
+{
+    v->end = xl_run_end_of(a, dir);
+    v->going = xl_run_going(a, dir);
+    v->unended = xl_run_unended(a, dir);
+    v->cut = v->going || v->gaps ? 0 : count_cut(v);
 }
 
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
@@ -419,7 +456,11 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         }
     }
     find_functions(v);
-    find_steps(v, m != NULL);
+    find_end(a, dir, v);
+    uint64_t ran = 0;
+    for (size_t i = 0; i < v->nunit; i++)
+        ran += v->unit[i]->runs;
+    find_steps(v, m && (ran || !xl_verdict_open(v)));
     for (size_t i = 0; i < v->nunit; i++) {
         v->eager_runs += v->unit[i]->helper ? v->unit[i]->runs : 0;
         v->steps += v->unit[i]->step;
@@ -512,7 +553,24 @@ void xl_run_name_say(const xl_run_verdict *v, xl_str module, xl_buf *b)
     say_name(u ? u->name : person_name(module), u ? u->function : (xl_str){ 0 }, b);
 }
 
-void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
+void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
+{
+    if (v->going)
+        xl_buf_printf(b, "this run goes on: %.*s. What is said of it is until now, its counts until two seconds ago\n",
+                      XL_FMT(v->unended));
+    else if (v->unended.n)
+        xl_buf_printf(b, "%.*s\n", XL_FMT(v->unended));
+    else if (v->end.signal)
+        xl_buf_printf(b, "this run was ended by signal %d (%s)%s\n", (int)v->end.signal, strsignal((int)v->end.signal),
+                      v->cut ? ": what ran is counted until two seconds before that" : "");
+    else if (v->cut)
+        xl_buf_printf(b,
+                      "%d process%s of this run ended without writing %s last counts (os._exit, exec, a signal or a "
+                      "full disk does that)\n",
+                      v->cut, v->cut == 1 ? "" : "es", v->cut == 1 ? "its" : "their");
+}
+
+void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u, xl_buf *b)
 {
     bool sum = u->processes > 1 && !u->ncause;             /* then all of them count, else those of one process */
     int all = sum ? u->all_compiles : u->compiles, stored = sum ? u->all_cached + u->all_loaded : u->cached + u->loaded;
@@ -536,10 +594,12 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
         xl_buf_printf(b, "%d times", all);
     if (!u->ncause) {
         if (u->runs)
-            xl_buf_printf(b, ", ran %llu time%s", (unsigned long long)u->runs, u->runs == 1 ? "" : "s");
+            xl_buf_printf(b, ", ran %s%llu time%s", xl_verdict_open(v) ? "at least " : "",
+                          (unsigned long long)u->runs, u->runs == 1 ? "" : "s");
         if (sum)
             xl_buf_printf(b, " (sums over %d processes)", u->processes);
-        xl_buf_puts(b, u->compiles == 1 ? ": no recompile\n" : "\n");
+        xl_buf_puts(b, u->compiles != 1 ? "" : v->going ? ": no recompile so far" : ": no recompile");
+        xl_buf_putc(b, '\n');
         return;
     }
     if (u->processes > 1)
@@ -586,7 +646,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         made += u->step ? 0 : u->all_compiles - u->all_cached - u->all_loaded;
         loads += u->step ? 0 : u->all_cached + u->all_loaded;
         if (u->step)
-            xl_run_unit_say(a, u, b);
+            xl_run_unit_say(a, v, u, b);
     }
     for (size_t i = 0; i < v->nunit; i++) {
         const xl_run_unit *u = v->unit[i];
@@ -630,7 +690,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
     if (v->dropped)
         xl_buf_printf(b, "%d program%s compiled again, for the cache had dropped %s to keep its size: --cache-max\n",
                       v->dropped, v->dropped == 1 ? " was" : "s were", v->dropped == 1 ? "it" : "them");
-    if (v->nunit && !v->compiled && !v->failed && !v->gaps)
+    if (v->nunit && !v->compiled && !v->failed && !v->gaps && !v->going)
         xl_buf_puts(b, "this run compiled nothing: each of these programs was loaded from a cache\n");
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "lane/contract.h"
 #include "lane/metrics.h"
+#include "lane/run.h"
 
 typedef enum {
     XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH, XL_ASK_VALUE, XL_ASK_AGAIN, XL_ASK_LOST
@@ -63,19 +64,30 @@ typedef struct {
     int compiled, cached, loaded, failed;                  /* of all modules */
     int dropped, damaged; /* programs that the cache had, and lost */
     int early, late, traced; /* steps' recompiles: changed in and after the warm-up window; the same program again */
+    xl_run_end end;
+    xl_str unended;                                        /* where no end is recorded: see xl_run_unended */
+    bool going;                                            /* a process of it is alive */
+    int cut;                                               /* processes that ended without writing their last counts */
 } xl_run_verdict;
 
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUST_USE;
 /* "`step`", or "`_lambda` (train.py:31)" where the name alone does not tell, of a module of the run. */
 void xl_run_name_say(const xl_run_verdict *v, xl_str module, xl_buf *b);
 /* "`step` compiled 4 times: ...; pad ...", with its newline; several lines where there are several causes. */
-void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b);
+void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u, xl_buf *b);
 /* The opening of explain: a sentence for each step, then one line for all else; `listed`: the rest follows. */
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b);
 void xl_triage_say(const xl_run_verdict *v, xl_buf *b);    /* the answers */
 /* The compile whose program a run is about, from that event on: of one that did not compile, else of a step's, else of
  * any; among those, of the one that needs most memory. NULL: none was recorded. */
 const xl_node *xl_run_step_compile(const xl_run_verdict *v, size_t first_event);
+/* Whether its counts are lower bounds. */
+static inline bool xl_verdict_open(const xl_run_verdict *v)
+{
+    return v->going || v->cut || v->gaps;
+}
+/* One line on how the run ended, where that bears on what is said of it, or nothing. */
+void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b);
 /* Whether a value that the host read decided a size of a step. */
 bool xl_verdict_sized(const xl_run_verdict *v);
 bool xl_event_again(const xl_node *e);                     /* a compile event that is a recompile in its run */
