@@ -93,7 +93,7 @@ static xl_error *plan_pointwise(xl_planner *p, const xl_op *op)
     }
     int64_t n = 0;
     (void)xl_type_count(to, &n);
-    p->plan->flops += (double)n;
+    p->plan->flops += (double)n * (op->code == XL_OP_PRODUCT_SUM ? 2 : 1);
     return xl_plan_step(p, op, run_pointwise, d, inplace);
 }
 

@@ -224,7 +224,6 @@ static xl_error *simplify(xl_module *m)
 {
     bool plain = xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) ==
                  XL_ENV_PLAIN; /* the oracle does without what only makes programs faster */
-    xl_contract(m);
     return xl_pipeline_run(m, &(xl_pipeline_opts){ .device = true,
                                                    .only = plain ? "canonical" : NULL,
                                                    .after = xl_python_logs_passes() ? log_pass : NULL });
@@ -260,6 +259,7 @@ static xl_error *simplify_bounded(xl_module *m)
         return XL_ERR(EXHAUSTED, "no memory left while compiling the program");
     }
     m->arena.oom = &oom;
+    xl_contract(m);                                        /* not in xl_compiled_ready: its readers know no such op */
     xl_error *err = simplify(m);
     m->arena.oom = outer;
     return err;
