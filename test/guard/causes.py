@@ -468,6 +468,15 @@ x = data(8)
 for i in range(8):
     noise(jax.random.key(i) if i < 5 else jax.random.key(i, impl="rbg"), x)
 """)
+plant("key_typed_and_raw", "key", SHAPE, """
+@jax.jit
+def noise(key, x):
+    a, b = jax.random.split(key)  # LINE
+    return x + jax.random.normal(a, x.shape), b
+x = data(8)
+for i in range(8):
+    noise(jax.random.PRNGKey(i) if i < 5 else jax.random.key(i), x)
+""")
 plant("captured_table_grows", "size", VALUE, """
 def make(table):
     @jax.jit

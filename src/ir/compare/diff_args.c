@@ -149,6 +149,37 @@ static bool is_key(const xl_type *t)
            (t->dims[t->rank - 1] == 2 || t->dims[t->rank - 1] == 4);
 }
 
+bool xl_diff_key_mark(const xl_func *f, const xl_op *op)
+{
+    return op->code == XL_OP_SDY_CONSTRAINT && is_key(xl_value_type(f, op->in[0]));
+}
+
+static bool typed_key(const xl_func *f, uint32_t i)
+{
+    for (uint32_t k = 0; f->body && k < f->body->nop; k++) {
+        const xl_op *op = f->body->op[k];
+        if (op->nin && op->in[0].id == f->body->arg[i].id && xl_diff_key_mark(f, op))
+            return true;
+    }
+    return false;
+}
+
+/* A typed key and a raw one have the same words. */
+static void key_kind(xl_differ *d, const xl_func *fa, uint32_t i, const xl_func *fb, uint32_t k)
+{
+    static const char *const word[] = { "a raw key (jax.random.PRNGKey)", "a typed key (jax.random.key)" };
+    bool was = typed_key(fa, i), is = typed_key(fb, k);
+    if (was == is)
+        return;
+    xl_diff x = about_arg(d, fb, k, XL_DIFF_KEY);
+    x.before = xl_str_of(word[was]);
+    x.after = xl_str_of(word[is]);
+    x.text = xl_strf(d->arena, "%.*s changed from %s to %s%.*s", XL_FMT(arg_words(d, fb, &x)), word[was], word[is],
+                     XL_FMT(used_at(d, &x)));
+    d->keys = true;
+    xl_diff_note(d, x);
+}
+
 /* The same sizes in another order: it was transposed. */
 static bool transposed(const xl_type *s, const xl_type *t)
 {
@@ -218,6 +249,8 @@ static void one_arg(xl_differ *d, const xl_func *fa, uint32_t i, const xl_func *
             xl_diff_note(d, x);
         }
     }
+    if (xl_type_eq(s, t) && is_key(t))
+        key_kind(d, fa, i, fb, k);
     xl_diff_of_arg c = { d, fb, k, NULL, false };
     xl_diff_dicts(d, fa->arg_attr ? fa->arg_attr[i] : NULL, fb->arg_attr ? fb->arg_attr[k] : NULL, xl_diff_arg_attr,
                   &c);

@@ -773,7 +773,13 @@ static void align_ops(xl_differ *d, xl_op *const *a, const uint64_t *x, uint32_t
         memcpy(to, lines, na * sizeof *to);
 }
 
-/* Pairs the ops between two pairs by kind; what is left came or went. Constants are left to those that read them. */
+/* Told where it came or went: a constant is left to those that read it, a key's mark was told with the key. */
+static bool apart(const xl_func *f, const xl_op *op, const xl_differ *d)
+{
+    return op->code != XL_OP_CONSTANT && !(d->keys && xl_diff_key_mark(f, op));
+}
+
+/* Pairs the ops between two pairs by kind; what is left came or went. */
 static void gap(pair *p, const xl_region *ra, uint32_t a0, uint32_t a1, const xl_region *rb, uint32_t b0, uint32_t b1)
 {
     xl_differ *d = p->d;
@@ -790,13 +796,13 @@ static void gap(pair *p, const xl_region *ra, uint32_t a0, uint32_t a1, const xl
     align_ops(d, ra->op + a0, x, na, rb->op + b0, y, nb, to);
     for (uint32_t i = 0; i <= na; i++) {
         if (i < na && to[i] < 0) {
-            if (ra->op[a0 + i]->code != XL_OP_CONSTANT)
+            if (apart(p->fa, ra->op[a0 + i], d))
                 went[nwent++] = a0 + i;
             continue;
         }
         uint32_t stop = i < na ? (uint32_t)to[i] : nb;
         for (; k < stop; k++)
-            if (rb->op[b0 + k]->code != XL_OP_CONSTANT)
+            if (apart(p->fb, rb->op[b0 + k], d))
                 came[ncame++] = b0 + k;
         came_and_went(p, ra, went, nwent, rb, came, ncame);
         nwent = ncame = 0;

@@ -22,6 +22,7 @@ typedef struct {
     uint32_t n, cap, most;
     uint32_t told;                                         /* differences recorded so far, repeated ones too */
     bool shapes, dtypes;                                   /* those of arguments differ: much else follows */
+    bool keys;                                             /* a key is typed in one program, raw in the other */
     bool arguments, numbers;                               /* arrays, PyTorch/XLA's numbers: some came or went */
     bool *went, *came;                                     /* per argument of a's entry function, of b's */
     bool *fixed, *freed;                                   /* of these: it became a constant, it was one before */
@@ -67,6 +68,8 @@ void xl_diff_dicts(const xl_differ *d, const xl_attr *x, const xl_attr *y, xl_di
 typedef struct { xl_differ *d; const xl_func *f; uint32_t i; const char *what; bool donated; } xl_diff_of_arg;
 xl_diff_key_fn xl_diff_arg_attr;
 xl_diff_kind xl_diff_attr_kind(xl_str key);
+/* JAX marks each typed random key (jax.random.key, not PRNGKey) with a sharding of its own. */
+bool xl_diff_key_mark(const xl_func *f, const xl_op *op);
 uint32_t xl_diff_nargs(const xl_func *f);
 const xl_type *xl_diff_arg_type(const xl_func *f, uint32_t i);
 xl_str xl_diff_arg_name(const xl_func *f, uint32_t i);     /* empty: it has none */

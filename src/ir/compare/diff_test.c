@@ -249,10 +249,18 @@ TEST(inside_regions_and_calls)
     "func.func public @main(%a: tensor<9xf32>) -> tensor<" n "xf32> { %0 = stablehlo.slice %a [" from ":" to           \
     "] : (tensor<9xf32>) -> tensor<" n "xf32> return %0 : tensor<" n "xf32> }"
 
+#define MARKED(type)                                                                                                   \
+    "sdy.mesh @empty_mesh = <[]>\n func.func public @main(%k: tensor<" type ">) -> tensor<" type                       \
+    "> { %0 = sdy.sharding_constraint %k <@empty_mesh, [{}]> : tensor<" type ">\n return %0 : tensor<" type "> }"
+
 TEST(keys_and_slices)
 {
     uint32_t n;
     one(KEY("2"), KEY("4"), XL_DIFF_KEY, "argument 0: a random key changed from 2 to 4 words");
+    one(KEY("2"), MARKED("2xui32"), XL_DIFF_KEY,
+        "argument 0 changed from a raw key (jax.random.PRNGKey) to a typed key (jax.random.key)");
+    one("func.func public @main(%k: tensor<2xf32>) -> tensor<2xf32> { return %k : tensor<2xf32> }", MARKED("2xf32"),
+        XL_DIFF_OP, "sdy.sharding_constraint was added");
     one(SLICE("0", "4", "4"), SLICE("2", "6", "4"), XL_DIFF_INDEX, "stablehlo.slice: start_indices [0] -> [2]");
     xl_diff *d = differ(SLICE("0", "4", "4"), SLICE("0", "7", "7"), &n);
     CHECK_INT(n, 1);
