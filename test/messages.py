@@ -104,6 +104,25 @@ ROWS = [
     ("explain_where_there_are_no_runs", ["explain", "elsewhere/nowhere"], 1,
      ["no run folder called elsewhere/nowhere, and none in", "`xlane run -- CMD` makes one"], ["ls "],
      {"env": {"XLANE_RUNS": "/nope/runs"}}),
+    ("a_run_of_no_name", ["explain", ""], 1, ["an empty name; `last` is the newest, `xlane runs` lists them"],
+     ["none in"]),
+    ("runs_of_no_folder", ["runs", ""], 2, ["the name of the folder is empty"], ["no folder  here"]),
+    ("run_with_runs_of_no_name", ["run", "--runs=", "--cache=off", "--", "true"], 2, ["--runs names no folder"],
+     ["0 bytes"]),
+    ("runs_that_were_named_must_be_there", ["run", "--runs=afile/x", "--cache=off", "--", "echo", "it ran"], 1,
+     ["xlane: making the folder afile/x: afile is a file; --runs=DIR names another"], ["it ran", "not recorded"]),
+    ("and_so_must_those_of_the_variable", ["run", "--cache=off", "--", "echo", "it ran"], 1,
+     ["xlane: making the folder afile/x: afile is a file; --runs=DIR names another"], ["it ran", "not recorded"],
+     {"env": {"XLANE_RUNS": "afile/x"}}),
+    ("run_takes_the_folder_of_the_variable", ["run", "--summary", "--cache=off", "--", "true"], 0,
+     ["recorded in " + TMP + "/by-variable/"], [], {"env": {"XLANE_RUNS": "by-variable"}}),
+    ("where_the_others_find_it", ["runs"], 0, ["-true "], ["no folder"], {"env": {"XLANE_RUNS": "by-variable"}}),
+    ("train_takes_the_folder_of_the_variable", ["train", *TINY, "--quiet"], 0, ["train-by-variable/"], [],
+     {"env": {"XLANE_RUNS": "train-by-variable"}}),
+    ("no_checkpoints_of_what_is_no_training", ["checkpoint", "verify", "last"], 1, ["`xlane train` makes one"],
+     ["0 bad"], {"env": {"XLANE_RUNS": "by-variable"}}),
+    ("checkpoints_of_a_training", ["checkpoint", "verify", "last"], 0, ["0 bad"], ["makes one"],
+     {"env": {"XLANE_RUNS": "train-by-variable"}}),
     ("calibrate_last_without_runs", ["calibrate", "last"], 1, ["`xlane run -- CMD` makes it"], ["data.train="],
      {"env": {"XLANE_RUNS": "/nope/runs"}}),
     ("run_without_a_device", ["run", "--cache=off", "--", sys.executable, "-c", "pass"], 0,
@@ -170,6 +189,44 @@ os.mkdir(os.path.join(TMP, "new"))
 for verb in "explain", "top", "metrics", "report":
     p = subprocess.run([XLANE, verb, "last"], capture_output=True, text=True, env=ENV, cwd=os.path.join(TMP, "new"))
     check("no_run_yet_" + verb, p.returncode == 1 and "`xlane run -- CMD` makes it" in p.stderr, p.stderr)
+
+for verb in ["sample"], ["eval"], ["resume"], ["checkpoint", "verify"]:
+    p = subprocess.run([XLANE, *verb, "last"], capture_output=True, text=True, env=ENV, cwd=os.path.join(TMP, "new"))
+    check("nothing_trained_yet_" + verb[0],
+          p.returncode == 1 and "`xlane train` makes it" in p.stderr and "xlane run" not in p.stderr, p.stderr)
+
+# Where ./runs cannot be made, the program runs unrecorded; a capture would have nowhere to go.
+write("new/runs", "")
+for options, status, said, ran in (([], 0, "this run is not recorded: making the folder runs: runs is a file; --runs=DIR", True),
+                                   (["-n", "2"], 0, "this run is not recorded: ", True),
+                                   (["--capture=nonfinite"], 1, "making the folder runs: runs is a file", False)):
+    p = subprocess.run([XLANE, "run", "--cache=off", "--summary", *options, "--", "echo", "it ran"],
+                       capture_output=True, text=True, env=ENV, cwd=os.path.join(TMP, "new"))
+    check("no_folder_for_runs" + "".join(options),
+          p.returncode == status and p.stderr.count("making the folder") == 1 and said in p.stderr
+          and ("it ran" in p.stdout) == ran and "recorded in" not in p.stderr
+          and ("not recorded" in p.stderr) == ran, (p.returncode, p.stdout, p.stderr))
+
+# Runs of another user.
+os.chmod(TMP, 0o755)
+shutil.copy(XLANE, TMP + "/other-xlane")
+xlane("run", "--runs=closed", "--name=theirs", "--cache=off", "--", "true")
+theirs = os.path.join(TMP, "closed")
+one = os.path.join(theirs, [d for d in os.listdir(theirs) if d.endswith("theirs")][0])
+for closed, opened in (theirs, one), (one, theirs):
+    os.chmod(closed, 0o700 if os.geteuid() == 0 else 0)
+    os.chmod(opened, 0o755)
+    for command in ["explain", "last"], ["explain", "theirs"], ["explain", one], ["sample", "last"], ["runs"]:
+        p = subprocess.run([TMP + "/other-xlane", *command], capture_output=True, text=True, cwd=TMP,
+                           env=dict(ENV, XLANE_RUNS=theirs),
+                           **({"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}))
+        check("closed_" + "_".join([os.path.basename(closed)[-6:], command[0], os.path.basename(command[-1])[-6:]]),
+              p.returncode == 1 and theirs in p.stderr and "Permission denied" in p.stderr and "no runs" not in p.stderr
+              and "no run folder" not in p.stderr and "no folder" not in p.stderr and not p.stdout, (p.stdout,
+                  p.stderr))
+    os.chmod(closed, 0o755)
+got, text = xlane("runs", env={"XLANE_RUNS": theirs})
+check("open_runs_are_listed", got == 0 and "theirs" in text and "denied" not in text, (got, text))
 
 # Runs are named by whole parts of their names.
 xlane("run", "--name", "strain", "--cache=off", "--", "true")

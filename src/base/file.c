@@ -373,7 +373,8 @@ static xl_error *make_dirs(const char *path, unsigned last)
     char part[PATH_MAX];
     size_t n = strlen(path);
     if (n == 0 || n >= sizeof part)
-        return XL_ERR(INVALID, "making a folder: the path has %zu bytes", n);
+        return n ? XL_ERR(INVALID, "making a folder: its path has %zu bytes, and %d are the most", n, PATH_MAX - 1)
+                 : XL_ERR(INVALID, "making a folder: its name is empty");
     memcpy(part, path, n + 1);
     for (size_t i = 1; i <= n; i++) {
         if (part[i] != '/' && part[i] != 0)

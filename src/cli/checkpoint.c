@@ -14,6 +14,8 @@ static xl_error *checkpoint(const xl_cli *cli, int argc, char **argv)
     if (strcmp(argv[0], "verify") || argc != 2)
         return xl_cli_misuse(cli, "checkpoints can be asked to verify: xlane checkpoint verify RUN");
     XL_DO(xl_run_find_trained(cli->arena, argv[1], &dir));
+    if (!xl_run_trained(cli->arena, dir))
+        return XL_ERR(NOT_FOUND, "%s is not of a training run, so it has no checkpoints; `xlane train` makes one", dir);
     char *folder = xl_path_join(cli->arena, dir, "checkpoints");
     XL_DO(xl_ckpt_list(cli->arena, folder, &all, &n));
     for (size_t i = 0; i < n; i++)

@@ -40,7 +40,7 @@ static struct {
     double hang;
     xl_opt_list watch, smaller;
     bool read_only, summary, probe, capture_check;
-} opt = { .runs = "runs", .warmup = -1, .hang = -1, .n = 1 };
+} opt = { .warmup = -1, .hang = -1, .n = 1 };
 
 static const xl_opt opts[] = {
     { "n", XL_OPT_INT, &opt.n, "N", "start the command N times, as the ranks of one job on this host (-n 4)" },
@@ -55,8 +55,9 @@ static const xl_opt opts[] = {
     { "smaller", XL_OPT_REPEAT, &opt.smaller, "ARGS",
       "arguments that make the program smaller; repeat it for further candidates. One that the catalog knows to run "
       "is tried first" },
-    { "cache", XL_OPT_STR, &opt.cache, "DIR", "folder of the executable cache, or off (XLANE_CACHE, else "
-                                              "~/.cache/xlane)" },
+    { "cache", XL_OPT_STR, &opt.cache, "DIR",
+      "folder of the executable cache, or off (XLANE_CACHE, else "
+      "~/.cache/xlane)" },
     { "cache-max", XL_OPT_SIZE, &opt.cache_max, "SIZE",
       "size limit of the cache; the least recently used entries are dropped (10GiB)" },
     { "cache-read-only", XL_OPT_FLAG, &opt.read_only, NULL,
@@ -65,13 +66,13 @@ static const xl_opt opts[] = {
     { "policy", XL_OPT_STR, &opt.policy, "WORD",
       "allow, warn or stop when a step's program changes or is traced again after the warm-up window (warn)" },
     { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "length of the warm-up window in steps (10)" },
-    { "warmup-compiles", XL_OPT_COUNT, &opt.warmup_compiles, "N",
-      "end the warm-up window after N compiles instead" },
+    { "warmup-compiles", XL_OPT_COUNT, &opt.warmup_compiles, "N", "end the warm-up window after N compiles instead" },
     { "watch", XL_OPT_REPEAT, &opt.watch, "MODULE",
       "count this module as a step from the start; others count after three executions" },
     { "hang", XL_OPT_SECONDS, &opt.hang, "SECONDS",
       "report a compile or execute that has not returned after this long (120)" },
-    { "runs", XL_OPT_STR, &opt.runs, "DIR", "where run folders are made (runs)" },
+    { "runs", XL_OPT_STR, &opt.runs, "DIR",
+      "where run folders are made; one that cannot be made is an error (XLANE_RUNS, else runs)" },
     { "name", XL_OPT_STR, &opt.name, "NAME", "what to call this run (the program's name)" },
     { "prometheus", XL_OPT_STR, &opt.prometheus, "FILE",
       "write counters to this file for Prometheus while it runs; further processes add their pid to the name" },
@@ -87,8 +88,9 @@ static const xl_opt opts[] = {
     { "capture-times", XL_OPT_COUNT, &opt.capture_times, "N",
       "for nonfinite and slow: capture up to N programs, one execution each: step.xlcap, step.2.xlcap, … (1)" },
     { "capture-max", XL_OPT_SIZE, &opt.capture_max, "SIZE", "do not copy inputs larger than this (16GiB)" },
-    { "summary", XL_OPT_FLAG, &opt.summary, NULL, "print the five summary lines even if standard error is not a "
-                                                  "terminal" },
+    { "summary", XL_OPT_FLAG, &opt.summary, NULL,
+      "print the five summary lines even if standard error is not a "
+      "terminal" },
     { 0 },
 };
 
@@ -126,7 +128,10 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
     const char *before = getenv("LD_PRELOAD");
     setenv("LD_PRELOAD", before && *before ? xl_strf(a, "%s:%s", stub, before).p : stub, 1);
     setenv("XLANE_GUARD_LIBRARY", guard, 1);
-    setenv("XLANE_RUN", dir, 1);
+    if (xl_file_stat(dir, NULL))
+        setenv("XLANE_RUN", dir, 1);
+    else
+        unsetenv("XLANE_RUN");                             /* not recorded, not in an outer run's folder either */
     char clock[96];
     setenv("XLANE_RUN_BEGAN", xl_run_clock(clock), 1);
     setenv("XLANE_CACHE", cache, 1);
@@ -338,7 +343,8 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
     if (stopped)
         fprintf(stderr, "exit status %d: the policy said stop (the command's own was %d)\n", XL_EXIT_STOPPED, status);
     else if (v.end.signal)
-        fprintf(stderr, "ended by signal %d (%s): exit status %d\n", (int)v.end.signal, strsignal((int)v.end.signal), status);
+        fprintf(stderr, "ended by signal %d (%s): exit status %d\n", (int)v.end.signal, strsignal((int)v.end.signal),
+                status);
     else
         fprintf(stderr, "exit status %d\n", status);
     if (!m && (v.recorded || gaps.counters))
@@ -780,6 +786,8 @@ static xl_error *check_options(const xl_cli *cli, const xl_ranks *seen)
         return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
     if (opt.capture && !captures(opt.capture))
         return xl_cli_misuse(cli, "--capture is nonfinite, step:N, signal or slow, not %s", opt.capture);
+    if (opt.runs && !*opt.runs)
+        return xl_cli_misuse(cli, "--runs names no folder; without it, run folders are made in %s", xl_runs_folder());
     return NULL;
 }
 
@@ -960,6 +968,24 @@ static const char *program_name(xl_arena *a, int argc, char **argv)
     return xl_str_c(a, xl_path_base(xl_str_of(name ? name : argv[0])));
 }
 
+/* Below no folder: what is asked of it there is not there, and nothing can be made. */
+static const char UNRECORDED[] = "/dev/null/unrecorded";
+
+/* The run folder. One that was named must be there, and so must the one of a capture; otherwise the program runs all
+ * the same, and nothing of it is recorded. link: of the ranks of `job`; NULL: none is joined. */
+static xl_error *choose_folder(xl_arena *a, const char *name, const char *job, char **dir, char **link)
+{
+    const char *variable = getenv("XLANE_RUNS"), *runs = opt.runs ? opt.runs : xl_runs_folder();
+    xl_error *err = job ? xl_job_folder(a, runs, name, job, dir, link) : xl_run_make(a, runs, name, dir);
+    if (!err || opt.runs || opt.capture || (variable && *variable))
+        return err;
+    fprintf(stderr, "xlane: this run is not recorded: %s\n", xl_error_message(err));
+    xl_error_free(err);
+    *dir = xl_str_c(a, xl_str_of(UNRECORDED));
+    *link = NULL;
+    return NULL;
+}
+
 static xl_error *run(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -981,12 +1007,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     const char *job = xl_job_name(a);
     char *link = NULL;
     bool joins = opt.n == 1 && seen.n > 1 && *job, leads = !joins || seen.me == 0;
-    if (joins) {
-        XL_TRY(xl_dir_make(opt.runs), "making the folder for runs");
-        XL_DO(xl_job_folder(a, opt.runs, name, job, &dir, &link));
-    } else {
-        XL_DO(xl_run_make(a, opt.runs, name, &dir));
-    }
+    XL_DO(choose_folder(a, name, joins ? job : NULL, &dir, &link));
+    bool recorded = strcmp(dir, UNRECORDED) != 0;
     char *absolute = realpath(dir, NULL);
     if (absolute) {
         dir = xl_str_c(a, xl_str_of(absolute));
@@ -994,6 +1016,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     }
     double began = xl_now_wall(), clock = xl_now();
     XL_DO(environment(cli, dir, cache));
+    leads &= recorded;
     if (leads)
         XL_TRY(write_run(a, dir, &profile, argc, argv, cache, began, 0, 0), "recording the run");
     if (leads)
@@ -1012,6 +1035,10 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_error_free(unrecorded);
     if (leads && link)
         unlink(link);
+    if (!recorded) {
+        xl_cli_exit(cli, code);
+        goto out;
+    }
     tell_guard(a, dir, code, full, &stopped);
     python_first(a, argv[0]);
     if (leads)

@@ -138,16 +138,28 @@ static xl_error *list(const xl_cli *cli, int argc, char **argv)
     xl_error *err = NULL;
     xl_buf b = { 0 };
     xl_str *names = NULL;
-    size_t n = 0, kept = 0, name = 0, state = 0;
+    size_t n = 0, kept = 0, denied = 0, name = 0, state = 0;
     const char *runs = argc ? argv[0] : xl_runs_folder();
-    if (access(runs, F_OK)) {
-        err = XL_ERR(NOT_FOUND, "there is no folder %s here; `xlane run -- CMD` makes it", runs);
+    if (!*runs)
+        return xl_cli_misuse(cli, "the name of the folder is empty; without one, `xlane runs` reads %s",
+                             xl_runs_folder());
+    XL_DO(xl_runs_list(cli->arena, runs, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        const char *dir = xl_path_join(cli->arena, runs, xl_str_c(cli->arena, names[i]));
+        bool closed = xl_run_denied(cli->arena, dir);
+        denied += closed;
+        if (!closed && xl_run_is(cli->arena, dir))
+            names[kept++] = names[i];
+    }
+    if (denied && !kept) {
+        err = XL_ERR(PERMISSION,
+                     "no run in %s can be read: Permission denied; ask their owner, or give another folder: "
+                     "xlane runs DIR",
+                     runs);
         goto out;
     }
-    XL_DO(xl_error_next(xl_dir_list(cli->arena, runs, &names, &n), "give another folder: xlane runs DIR"));
-    for (size_t i = 0; i < n; i++)
-        if (xl_run_is(cli->arena, xl_path_join(cli->arena, runs, xl_str_c(cli->arena, names[i]))))
-            names[kept++] = names[i];
+    if (denied)
+        fprintf(stderr, "xlane: %zu more in %s cannot be read: Permission denied; ask their owner\n", denied, runs);
     size_t first = opt.all || kept <= SHOWN ? 0 : kept - SHOWN, many = kept - first;
     row *rows = xl_new(cli->arena, row, many + 1);
     for (size_t i = 0; i < many; i++) {

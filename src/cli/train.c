@@ -302,7 +302,7 @@ static xl_error *join(const xl_cli *cli, const xl_config *c, char **dir, char **
     if (made && *made) {
         *dir = xl_str_c(cli->arena, xl_str_of(made));
     } else if (!*dir && *name) {
-        XL_TRY(xl_dir_make(c->runs), "making the folder for runs");
+        XL_DO(xl_error_next(xl_dir_make(c->runs), "--runs=DIR names another folder"));
         XL_DO(xl_job_folder(cli->arena, c->runs, c->name, name, dir, link));
     }
     err = xl_job_open(*dir ? *dir : c->runs, job);

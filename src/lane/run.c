@@ -28,7 +28,7 @@ xl_error *xl_run_make(xl_arena *a, const char *parent, const char *name, char **
     xl_error *err = NULL;
     char stamp[XL_TIME_ISO];
     xl_time_name(xl_now_wall(), stamp);
-    XL_TRY(xl_error_next(xl_dir_make(parent), "--runs=DIR names another folder"), "making the folder for runs");
+    XL_DO(xl_error_next(xl_dir_make(parent), "--runs=DIR names another folder"));
     xl_buf clean = { 0 };
     for (const char *c = name && *name ? name : "run"; *c; c++)
         xl_buf_putc(&clean, (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') ||
@@ -320,9 +320,112 @@ static char *outer_of(xl_arena *a, const char *dir)
     return xl_run_is(a, outer) ? outer : NULL;
 }
 
+const char *xl_runs_folder(void)
+{
+    const char *runs = getenv("XLANE_RUNS");
+    return runs && *runs ? runs : "runs";
+}
+
+static const char BY_RUN[] = "xlane run -- CMD", BY_TRAIN[] = "xlane train";
+
+static xl_error *list_runs(xl_arena *a, const char *runs, const char *maker, xl_str **names, size_t *n)
+{
+    *names = NULL;
+    *n = 0;
+    if (access(runs, F_OK) && errno != EACCES)
+        return XL_ERR(NOT_FOUND, "there is no folder %s here; `%s` makes it, or give the folder of a run", runs, maker);
+    xl_error *err = xl_dir_list(a, runs, names, n);
+    return err ? xl_error_next(xl_error_wrap(err, "looking for runs"), "XLANE_RUNS=DIR names another folder") : NULL;
+}
+
+xl_error *xl_runs_list(xl_arena *a, const char *runs, xl_str **names, size_t *n)
+{
+    return list_runs(a, runs, BY_RUN, names, n);
+}
+
+bool xl_run_denied(xl_arena *a, const char *dir)
+{
+    return access(xl_path_join(a, dir, "run.json"), F_OK) && errno == EACCES;
+}
+
+static xl_error *find(xl_arena *a, const char *word, const char *maker, char **dir)
+{
+    const char *runs = xl_runs_folder();
+    if (!*word)
+        return XL_ERR(INVALID,
+                      "a run is asked for by an empty name; `last` is the newest, `xlane runs` lists them all");
+    if (strcmp(word, "last")) {
+        char *tries[] = { xl_str_c(a, xl_str_of(word)), xl_path_join(a, runs, word) };
+        for (int i = 0; i < 2; i++)
+            if (xl_run_is(a, tries[i])) {
+                *dir = tries[i];
+                return NULL;
+            }
+        /* A whole part of a name will do when it fits exactly one: the time, or what the run was called. */
+        xl_str *names = NULL;
+        size_t n = 0, hits = 0;
+        xl_error *unread = xl_dir_list(a, runs, &names, &n);
+        for (int i = 0; i < 2; i++)
+            if (xl_run_denied(a, tries[i])) {
+                xl_error_free(unread);
+                return XL_ERR(PERMISSION, "reading the run %s: Permission denied; ask its owner", tries[i]);
+            }
+        if (xl_error_code(unread) == XL_CODE_PERMISSION)
+            return xl_error_next(unread, "XLANE_RUNS=DIR names another folder, and a run is also found by its path");
+        xl_error_free(unread);
+        const char *closed = NULL;
+        for (size_t i = 0; i < n; i++) {
+            char *d = xl_path_join(a, runs, xl_str_c(a, names[i]));
+            if (!has_part(names[i], xl_str_of(word)))
+                continue;
+            if (xl_run_is(a, d)) {
+                *dir = d;
+                hits++;
+            } else if (xl_run_denied(a, d)) {
+                closed = d;
+            }
+        }
+        if (hits == 1)
+            return NULL;
+        if (!hits && closed)
+            return XL_ERR(PERMISSION, "reading the run %s: Permission denied; ask its owner", closed);
+        if (!n)
+            return XL_ERR(NOT_FOUND, "no run folder called %s, and none in %s; `%s` makes one", word, runs, maker);
+        return XL_ERR(NOT_FOUND, "%s run folder called %s; `xlane runs` lists them, `last` is the newest",
+                      hits ? "more than one" : "no", word);
+    }
+    xl_str *names;
+    size_t n, denied = 0;
+    xl_error *err = list_runs(a, runs, maker, &names, &n);
+    if (err)
+        return err;
+    const char *newest = NULL;
+    for (size_t i = n; i-- > 0;) {                         /* names begin with the time, to the second */
+        char *d = xl_path_join(a, runs, xl_str_c(a, names[i]));
+        if (newest && strncmp(names[i].p, newest, SECOND))
+            break;
+        if (xl_run_is(a, d) && (!newest || born(d) > born(*dir)))
+            newest = names[i].p, *dir = d;
+        denied += xl_run_denied(a, d);
+    }
+    if (newest) {
+        char *outer = outer_of(a, *dir);
+        *dir = outer ? outer : *dir;
+        return NULL;
+    }
+    if (denied)
+        return XL_ERR(PERMISSION,
+                      "no run in %s can be read: Permission denied; ask their owner, or XLANE_RUNS=DIR names "
+                      "another folder",
+                      runs);
+    return XL_ERR(NOT_FOUND, "no runs in %s; make one with `%s`", runs, maker);
+}
+
+xl_error *xl_run_find(xl_arena *a, const char *word, char **dir) { return find(a, word, BY_RUN, dir); }
+
 xl_error *xl_run_find_trained(xl_arena *a, const char *word, char **dir)
 {
-    xl_error *err = xl_run_find(a, word, dir);
+    xl_error *err = find(a, word, BY_TRAIN, dir);
     if (err || xl_run_trained(a, *dir))
         return err;
     xl_str *names = NULL, runs = xl_path_dir(xl_str_of(*dir));
@@ -336,63 +439,6 @@ xl_error *xl_run_find_trained(xl_arena *a, const char *word, char **dir)
         }
     }
     return NULL;
-}
-
-const char *xl_runs_folder(void)
-{
-    const char *runs = getenv("XLANE_RUNS");
-    return runs && *runs ? runs : "runs";
-}
-
-xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
-{
-    const char *runs = xl_runs_folder();
-    if (strcmp(word, "last")) {
-        char *tries[] = { xl_str_c(a, xl_str_of(word)), xl_path_join(a, runs, word) };
-        for (int i = 0; i < 2; i++)
-            if (xl_run_is(a, tries[i])) {
-                *dir = tries[i];
-                return NULL;
-            }
-        /* A whole part of a name will do when it fits exactly one: the time, or what the run was called. */
-        xl_str *names = NULL;
-        size_t n = 0, hits = 0;
-        xl_error_free(xl_dir_list(a, runs, &names, &n));
-        for (size_t i = 0; i < n; i++)
-            if (has_part(names[i], xl_str_of(word)) && xl_run_is(a, xl_path_join(a, runs, xl_str_c(a, names[i])))) {
-                *dir = xl_path_join(a, runs, xl_str_c(a, names[i]));
-                hits++;
-            }
-        if (hits == 1)
-            return NULL;
-        if (!n)
-            return XL_ERR(NOT_FOUND, "no run folder called %s, and none in %s; `xlane run -- CMD` makes one", word,
-                          runs);
-        return XL_ERR(NOT_FOUND, "%s run folder called %s; `xlane runs` lists them, `last` is the newest",
-                      hits ? "more than one" : "no", word);
-    }
-    xl_str *names;
-    size_t n;
-    if (access(runs, F_OK))
-        return XL_ERR(NOT_FOUND, "there is no folder %s here; `xlane run -- CMD` makes it, or give the folder of a run",
-                      runs);
-    xl_error *err = xl_dir_list(a, runs, &names, &n);
-    if (err)
-        return xl_error_wrap(err, "looking for the last run");
-    const char *newest = NULL;
-    for (size_t i = n; i-- > 0;) {                         /* names begin with the time, to the second */
-        char *d = xl_path_join(a, runs, xl_str_c(a, names[i]));
-        if (newest && strncmp(names[i].p, newest, SECOND))
-            break;
-        if (xl_run_is(a, d) && (!newest || born(d) > born(*dir)))
-            newest = names[i].p, *dir = d;
-    }
-    if (newest) {
-        char *outer = outer_of(a, *dir);
-        *dir = outer ? outer : *dir;
-        return NULL;
-    }
-    return XL_ERR(NOT_FOUND, "no runs in %s; make one with `xlane run -- CMD`", runs);
 }
 
 xl_run_info xl_run_about(xl_arena *a, const char *dir)
@@ -508,11 +554,12 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
                        "%lld came to its end by itself, with a status that nothing recorded: see what it printed; "
                        "`xlane explain` has what was seen until then",
                        XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i, (long long)left);
-    return xl_strf(a,
-                   "it began at %.*s, and nothing recorded how it ended: `xlane run` (process %lld) was killed "
-                   "and its program with it or later, or the run's folder could not be written; see the system's log (dmesg) and "
-                   "the room there, then start it again",
-                   XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
+    return xl_strf(
+        a,
+        "it began at %.*s, and nothing recorded how it ended: `xlane run` (process %lld) was killed "
+        "and its program with it or later, or the run's folder could not be written; see the system's log (dmesg) and "
+        "the room there, then start it again",
+        XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
 }
 
 xl_str xl_run_mark(xl_arena *a, const char *dir)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/yaml.h"
+#include "lane/run.h"
 #include "train/step.h"
 
 typedef enum {
@@ -90,7 +91,7 @@ enum { NROW = sizeof rows / sizeof *rows };
 static xl_config defaults(void)
 {
     xl_config c = {
-        .name = "train", .runs = "runs", .seed = 1, .model = xl_model_default(), .opt = xl_adamw_default()
+        .name = "train", .runs = xl_runs_folder(), .seed = 1, .model = xl_model_default(), .opt = xl_adamw_default()
     };
     c.model.scan = -1;
     c.data.format = "auto";
