@@ -178,7 +178,7 @@ def _():
         f.write(unended(old))
     os.unlink(os.path.join(folder, "receipt.json"))
     text = xlane("receipt", "show", folder, status=1)
-    assert "`xlane run` (process %d) was killed and its program with it or later, or the run's folder could not be" % GONE in text
+    assert "`xlane run` (process %d) was killed or could not write, and its program ended with it or later" % GONE in text
 
 
 @check("a_full_disk_is_said_once_and_nothing_is_called_killed")

@@ -95,8 +95,31 @@ def _():
         time.sleep(0.05)
     for verb in (["receipt", "show"], ["classify"]):
         text = xlane(*verb, folder, status=1)
-        assert "was killed and its program with it or later" in text and "dmesg" in text and "has not ended" not in text, text
+        assert "was killed or could not write, and its program ended with it or later" in text and "dmesg" in text and "has not ended" not in text, text
         assert "goes on" not in text and "by itself" not in text, text
+
+
+@check("W6_killed_before_the_program_loaded_a_plugin_that_goes_on")
+def _():
+    runs = os.path.join(TMP, "runs-before")
+    p = subprocess.Popen([XLANE, "run", "--runs", runs, "--cache", "off", "--", sys.executable, "-c",
+                          "import os\nprint(os.getpid(), flush=True)\ninput()"], env=environment(),
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    child = int(p.stdout.readline())
+    folder = os.path.join(runs, [d for d in os.listdir(runs) if d != "contracts"][0])
+    p.kill()
+    p.wait()
+    text = xlane("explain", folder, status=1)
+    assert "its process %d goes on" % child in text and "ended with it or later" not in text, text
+    listed = xlane("runs", runs)
+    assert " running " in listed and "cut off" not in listed, listed
+    p.stdin.write("\n")
+    p.stdin.flush()
+    while os.path.exists("/proc/%d" % child) and " Z " not in open("/proc/%d/stat" % child).read():
+        time.sleep(0.05)
+    text = xlane("explain", folder, status=1)
+    assert "its program ended with it or later" in text and "goes on" not in text, text
+    assert " running " not in xlane("runs", runs)
 
 
 ENDS = STEPS.replace("w = step(w)", "w = step(w); time.sleep(0.08)")

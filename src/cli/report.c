@@ -391,7 +391,7 @@ typedef struct {
 /* Of the launcher itself, not of a rank. */
 static bool of_launcher(xl_str event)
 {
-    static const char *const names[] = { "launch", "attempt", "retry", "restart", "rank_end" };
+    static const char *const names[] = { "launch", "command", "attempt", "retry", "restart", "rank_end" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (xl_str_is(event, names[i]))
             return true;

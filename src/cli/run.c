@@ -414,7 +414,16 @@ static void pump(int fd, pid_t pid, xl_tail *t, int *status)
         ;
 }
 
-static xl_error *attempt(char **argv, xl_tail *t, int *status)
+/* The process of the command: it may go on when this one is killed. */
+static void tell_command(xl_run *r, pid_t pid)
+{
+    xl_event e;
+    xl_event_begin(r, &e, "command");
+    xl_json_put_int(&e.j, "program", pid);
+    xl_event_end(r, &e);
+}
+
+static xl_error *attempt(xl_run *run, char **argv, xl_tail *t, int *status)
 {
     static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT };
     sigset_t block, old;
@@ -448,6 +457,7 @@ static xl_error *attempt(char **argv, xl_tail *t, int *status)
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
         sigaction(passed[i], &act, NULL);
     sigprocmask(SIG_SETMASK, &old, NULL);
+    tell_command(run, pid);
     if (words[0] >= 0) {
         pump(words[0], pid, t, status);
         close(words[0]);
@@ -668,7 +678,7 @@ static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, i
             tell_attempt(r, k, *ran);
         }
         size_t before = count_events(a, dir);
-        XL_DO(opt.n > 1 ? attempt_ranks(a, r, *ran, &t, &words, &status) : attempt(*ran, &t, &status));
+        XL_DO(opt.n > 1 ? attempt_ranks(a, r, *ran, &t, &words, &status) : attempt(r, *ran, &t, &status));
         *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
         xl_buf texts = { 0 };

@@ -214,7 +214,7 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
 static void put_event(xl_buf *b, const xl_node *e)
 {
     static const struct { const char *event, *words; } say[] = {
-        { "launch", "launched" },          { "start", "started" },          { "attach", "plugin loaded" },
+        { "launch", "launched" },          { "command", "program started" }, { "start", "started" },          { "attach", "plugin loaded" },
         { "client", "runtime started" },   { "first_buffer", "first tensor" }, { "first_step", "first step done" },
         { "ahead", "executables loaded ahead of their first use" },
         { "fault", "xlane could not do something, and the program went on" },

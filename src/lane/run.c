@@ -463,7 +463,7 @@ xl_run_info xl_run_about(xl_arena *a, const char *dir)
     return info;
 }
 
-/* Of the guarded processes: one that still goes on, and one that came to its end by itself; 0: none. */
+/* Of the command and the guarded processes: one that still goes on, and one that came to its end by itself; 0: none. */
 static void processes(xl_arena *a, const char *dir, int64_t *going, int64_t *left)
 {
     xl_node **e = NULL;
@@ -477,6 +477,9 @@ static void processes(xl_arena *a, const char *dir, int64_t *going, int64_t *lef
             *left = pid->i;
         if (xl_str_is(what->s, "attach") && xl_pid_alive(pid->i))
             *going = pid->i;
+        const xl_node *program = xl_node_get(e[i], "program");
+        if (xl_str_is(what->s, "command") && program && xl_pid_alive(program->i))
+            *going = program->i;
     }
 }
 
@@ -519,8 +522,9 @@ bool xl_run_going(xl_arena *a, const char *dir)
     size_t n = 0;
     xl_error_free(xl_run_events(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
+        const xl_node *program = xl_node_get(e[i], "program");
         pid = xl_node_get(e[i], "pid");
-        if (pid && pid->i > 0 && xl_pid_alive(pid->i))
+        if ((pid && pid->i > 0 && xl_pid_alive(pid->i)) || (program && program->i > 0 && xl_pid_alive(program->i)))
             return true;
     }
     return false;
@@ -556,9 +560,9 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
                        XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i, (long long)left);
     return xl_strf(
         a,
-        "it began at %.*s, and nothing recorded how it ended: `xlane run` (process %lld) was killed "
-        "and its program with it or later, or the run's folder could not be written; see the system's log (dmesg) and "
-        "the room there, then start it again",
+        "it began at %.*s, and nothing recorded how it ended: `xlane run` (process %lld) was killed or could not "
+                   "write, and its program ended with it or later; see the system's log (dmesg) and the room in the run's "
+                   "folder, then start it again",
         XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
 }
 

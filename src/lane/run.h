@@ -74,8 +74,8 @@ typedef struct {
 } xl_run_info;
 #define XL_GUARD_OFF "the guard was off (XLANE_GUARD=off)"
 xl_run_info xl_run_about(xl_arena *a, const char *dir);     /* empty where there is no run.json */
-/* Of a run that `xlane run` started and whose end it has not recorded: that it is still going, or that it was killed
- * together with its launcher. Empty: it has ended, or nobody recorded a launcher. */
+/* Of a run that `xlane run` started and whose end it has not recorded: that it is still going, with its launcher or
+ * without, or how it may have ended. Empty: it has ended, or nobody recorded a launcher. */
 xl_str xl_run_unended(xl_arena *a, const char *dir);
 bool xl_run_going(xl_arena *a, const char *dir);           /* no end is recorded, and a process of it is alive */
 
