@@ -196,7 +196,7 @@ def _():
     assert "what the guard saw, if anything, could not be written" in words and "plugin" not in words, words
     for verb in ["explain"], ["metrics"]:
         text = xlane(*verb, folder, status=1)
-        assert "attached" not in text and "or the run's folder could not be written" in text, text
+        assert "attached" not in text and "was killed or could not write, and its program ended with it or later" in text, text
 
 
 done()
