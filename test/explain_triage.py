@@ -52,7 +52,7 @@ def _():
 def _():
     verdict, helpers, heads, detail = batch.splitlines()[:4]
     assert verdict.startswith("`train_step` compiled 2 times: ") and helpers.startswith("in addition, "), batch
-    assert heads.split() == ["at", "module", "took", "phase,", "reason"], batch
+    assert heads.split() == ["at", "module", "compiler", "phase,", "reason"], batch
     assert re.match(r" +\d+\.\d+ s  jit_train_step ", detail), batch
     assert batch.count("broadcast_in_dim") == 0 and batch.count("other modules") == 1, batch
     table = open(os.path.join(HERE, "..", "src", "lane", "cause.def")).read()
@@ -74,10 +74,11 @@ def _():
 
 @check("W1_nothing_recorded_is_said_and_exits_1")
 def _():
-    for name, cmd, env in ("plain", ["true"], {}), ("off", [sys.executable, "-c", "print(1)"], {"XLANE_GUARD": "off"}):
+    for name, cmd, env, then in (("plain", ["true"], {}, "xlane run --"),
+                                 ("off", [sys.executable, "-c", "print(1)"], {"XLANE_GUARD": "off"}, "without that")):
         folder, _ = run(name, *cmd, **env)
         text = xlane("explain", folder, status=1)
-        assert "not recorded" in text and "xlane run --" in text and "dtypes change" not in text, text
+        assert "not recorded" in text and then in text and "dtypes change" not in text, text
         text = xlane("explain", folder, folder, status=1)
         assert "not recorded" in text and "same graphs" not in text, text
 
@@ -299,7 +300,8 @@ def _():
         assert "xlane: %d steps waited until the host had read a result" % waited[0] in err, (name, err)
         assert "`train` compiled once, ran 20 times: no recompile\n`evaluate` compiled once, ran %d times" % times \
             in said, (name, said)
-        assert {m: (int(n), int(of)) for m, n, of in re.findall(r"sync: `(\w+)`: each of the last 5 steps read from the "
+        assert {m: (int(n), int(of)) for m, n,
+                of in re.findall(r"sync: `(\w+)`: each of the last 5 steps read from the "
             r"device .*\((\d+) of (\d+) steps in all\)\n", said)} == waited[1], (name, said)
 
 
@@ -421,6 +423,36 @@ def _():
     assert "op by op" not in text, text
     compiled = int(re.search(r"^(\d+) compiled, ", text, re.M)[1])
     assert "xlane: %d compiled, " % compiled in err and compiled >= 2, err + text
+
+
+@check("W6_many_recompiles_of_one_function_do_not_bury_another")
+def _():
+    folder, _ = python("buried", """
+import jax, jax.numpy as jnp
+@jax.jit
+def grows(xs):
+    return sum(x.sum() for x in xs)
+@jax.jit
+def step(w, x):
+    return w + x.sum()
+xs = []
+for i in range(30):
+    xs.append(jnp.ones(3))
+    grows(xs)
+for n in [3] * 9 + [4] * 9:
+    step(1.0, jnp.ones(n))
+""")
+    entries = lambda text, name: len(re.findall(r" jit_%s +compiled " % name, text))
+    text, everything = xlane("explain", folder), xlane("explain", "--all", folder)
+    assert entries(text, "grows") == 12 and entries(text, "step") == 1, text
+    assert "... and 17 more compiles of `grows`: --all lists them\n" in text and "compiles of `step`" not in text, text
+    assert entries(everything, "grows") == 30 and "more compiles of" not in everything, everything
+    # what the figure of an entry is, where there is one
+    assert re.search(r"^ +at  module +compiler  phase, reason$", text,
+                     re.M) and " took " not in text.split("  at  ")[1], text
+    assert "compiler: the time in the plugin's compile, or in loading, alone; " in text, text
+    text = xlane("explain", python("healthy_short", HEALTHY)[0])
+    assert "compiler: " not in text and "phase, reason" not in text, text
 
 
 @check("W6_the_same_program_traced_again_is_a_question_of_its_own_and_listed_once")

@@ -96,15 +96,18 @@ static void add_alike(xl_arena *a, alikes *g, const xl_node *e)
     XL_PUSH(a, g->p, g->n, g->cap, ((alike){ key, e, e, 1 }));
 }
 
-/* An entry, where `e` is the first of those that read like it. */
-static void put_compile(xl_buf *b, const alikes *g, const xl_node *e)
+/* The entry of which `e` is the first, or NULL. */
+static const alike *alike_of(const alikes *g, const xl_node *e)
 {
-    const alike *mine = NULL;
-    for (size_t i = 0; i < g->n && !mine; i++)
+    for (size_t i = 0; i < g->n; i++)
         if (g->p[i].first == e)
-            mine = &g->p[i];
-    if (!mine)
-        return;
+            return &g->p[i];
+    return NULL;
+}
+
+static void put_compile(xl_buf *b, const alike *mine)
+{
+    const xl_node *e = mine->first;
     xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %7.1f ms  %.*s, %.*s%s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
                   XL_FMT(str_of(e, "result")), num_of(e, "seconds") * 1e3, XL_FMT(str_of(e, "phase")),
                   XL_FMT(str_of(e, "reason")), is(e, "reason", "first") ? " of its name" : "");
@@ -115,6 +118,38 @@ static void put_compile(xl_buf *b, const alikes *g, const xl_node *e)
     if (mine->n > 1)
         xl_buf_printf(b, "             %zu more like this, the last at %.3f s: --json lists all\n", mine->n - 1,
                       num_of(mine->last, "t"));
+}
+
+/* Of one function: entries that are left out, as they would bury the others, and the compiles in those. */
+enum { ENTRIES = 12 };
+typedef struct { size_t entries, shown, compiles; } listing;
+
+static listing *listing_of(const xl_run_verdict *v, listing *of, const xl_run_unit *u)
+{
+    size_t k = 0;
+    while (v->unit[k] != u)
+        k++;
+    return &of[k];
+}
+
+static void count_entries(const xl_run_verdict *v, const alikes *g, listing *of)
+{
+    for (size_t i = 0; i < v->nevent; i++) {
+        const alike *mine = v->of[i] ? alike_of(g, v->event[i]) : NULL;
+        listing *l = mine ? listing_of(v, of, v->of[i]) : NULL;
+        if (l && l->entries++ >= ENTRIES)
+            l->compiles += mine->n;
+    }
+}
+
+static void put_entry(xl_buf *b, const alike *mine, const xl_run_unit *u, listing *l)
+{
+    if (opt.all || l->entries <= ENTRIES + 1 || l->shown < ENTRIES)
+        put_compile(b, mine);
+    else if (l->shown == ENTRIES)
+        xl_buf_printf(b, "             ... and %zu more compiles of `%.*s`: --all lists them\n", l->compiles,
+                      XL_FMT(u->name));
+    l->shown++;
 }
 
 /* How many steps did so in the whole run, and what is known of why. */
@@ -208,8 +243,9 @@ static xl_str why_unrecorded(xl_arena *a, const char *dir)
     if (xl_str_is(about.profile, "none"))
         return XL_STR("no process of it was guarded; start it with `xlane run -- ...` on a PJRT plugin (JAX's built-in "
                       "cpu backend is none; `xlane run --profile=cpu` takes the embedded device)");
-    return xl_strf(a, "no process of it loaded a PJRT plugin, though profile %.*s names one: it used no device, or chose "
-                      "JAX's built-in cpu itself (JAX_PLATFORMS or jax_platforms in the program)",
+    return xl_strf(a,
+                   "no process of it loaded a PJRT plugin, though profile %.*s names one: it used no device, or chose "
+                   "JAX's built-in cpu itself (JAX_PLATFORMS or jax_platforms in the program)",
                    XL_FMT(about.profile));
 }
 
@@ -251,23 +287,31 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     alikes g = { 0 };
     xl_error_free(xl_metrics_read(cli->arena, dir, &m, &processes));
     bool headed = false;
+    listing *of = xl_new(cli->arena, listing, v.nunit + 1);
     for (size_t i = 0; i < v.nevent; i++) {
         const xl_node *e = v.event[i];
         if (v.of[i] && (opt.all || (v.of[i]->step && (xl_event_again(e) || is(e, "result", "failed")))))
             add_alike(cli->arena, &g, e);
     }
+    count_entries(&v, &g, of);
     for (size_t i = 0; i < v.nevent; i++) {
         if (v.of[i] && !headed && g.n) {
-            xl_buf_printf(&b, "%11s  %-24s %-8s %10s  %s\n", "at", "module", "", "took", "phase, reason");
+            xl_buf_printf(&b, "%11s  %-24s %-8s %10s  %s\n", "at", "module", "", "compiler", "phase, reason");
             headed = true;
         }
-        if (v.of[i])
-            put_compile(&b, &g, v.event[i]);
+        const alike *mine = v.of[i] ? alike_of(&g, v.event[i]) : NULL;
+        if (mine)
+            put_entry(&b, mine, v.of[i], listing_of(&v, of, v.of[i]));
+        else if (v.of[i])
+            continue;                                      /* one of an entry above, or of none */
         else if (is(v.event[i], "event", "sync"))
             put_sync(&b, v.event[i], m, &v);
         else
             put_other(&b, v.event[i]);
     }
+    if (headed)
+        xl_buf_puts(&b, "compiler: the time in the plugin's compile, or in loading, alone; the frontend's tracing and "
+                        "lowering come before it and often take longer\n");
     if (b.n > opening)
         xl_buf_putc(&b, '\n');
     xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed\n", v.compiled,
@@ -650,7 +694,9 @@ XL_VERB(explain) = {
         "Consequences of a changed shape are marked as such.\n"
         "\"changed from\" compares with the nearest earlier program of the module, not always that of the previous "
         "step.\n"
-        "Compiles that read the same are listed once, with their number; --json prints all compile events.",
+        "Compiles that read the same are listed once, with their number, and of one function the first twelve; --all\n"
+        "lists the rest, --json prints all compile events. The time of each is the plugin's compile alone, without "
+        "tracing.",
     .example = "xlane explain last",
     .opts = opts,
     .min = 0,

@@ -631,7 +631,7 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
         xl_buf_printf(b, "; %s\n", u->cause[i].cause->remedy);
     }
     if (u->ncause > n)
-        xl_buf_printf(b, "    and %zu more: the list below has them\n", u->ncause - n);
+        xl_buf_printf(b, "    and %zu more: the list of --all has them\n", u->ncause - n);
 }
 
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
