@@ -103,9 +103,11 @@ def _():
     assert "SteadyRecompile\n  Value: 11" in xlane("metrics", folder) and "remedy: pad" in err, err
     python("tiny", tiny, args=("--policy", "stop"), status=3)
     # helpers run as often, with as many shapes
-    eager = "import jax, jax.numpy as jnp\nfor i in range(1, 30):\n    jnp.ones(i) + 1\n"
-    folder, err = python("helpers", eager, args=("--policy", "stop"))
-    assert "no step: " in xlane("explain", folder), xlane("explain", folder)
+    eager = "import jax, jax.numpy as jnp\nfor i in range(1, 30):\n    jnp.ones(SIZE) + 1\n"
+    for size, shapes in ("i", "yes"), ("4", "no"):
+        folder, err = python("helpers_" + shapes, eager.replace("SIZE", size), args=("--policy", "stop"))
+        text = xlane("explain", folder)
+        assert "no step: " in text and answers(text) == (shapes, "no", "no", "no"), text
 
 
 @check("W2_cold_and_warm_runs_are_told_apart")
@@ -520,6 +522,19 @@ ended.append(time.time())
     said = xlane("explain", os.path.join(kw["runs"], folder))
     assert re.match(r"`train_step` compiled once and was loaded from the cache once, ran 40 times \(sums over 2 processes\): "
                     "no recompile\n", said), said
+
+
+@check("B_what_JAX_compiles_on_its_own_cpu_is_not_recorded_and_not_denied")
+def _():
+    text = "import jax, jax.numpy as jnp\n%sprint(jax.jit(lambda x: x + 1)(jnp.ones(3)))\n"
+    folder, _ = python("own_cpu", text % "jax.config.update('jax_platforms', 'cpu')\n", fresh=True)
+    said = xlane("explain", folder, status=1)
+    assert "JAX took its built-in cpu backend" in said and "nothing was compiled" not in said, said
+    folder, _ = python("plugins_cpu", text % "")
+    assert "built-in" not in xlane("explain", folder), xlane("explain", folder)
+    folder, _ = python("idle", "import jax\nprint(jax.devices())\n")
+    said = xlane("explain", folder, status=1)
+    assert "nothing was compiled through a plugin\n" in said and "built-in" not in said, said
 
 
 @check("B_JAX_without_a_plugin_is_said_when_it_happens")

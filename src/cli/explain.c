@@ -240,6 +240,9 @@ static xl_str why_unrecorded(xl_arena *a, const char *dir)
     if (status && status->i)
         return xl_strf(a, "its command ended with exit status %lld before it had loaded a PJRT plugin; what it printed "
                           "says why, then start it again", (long long)status->i);
+    if (v.builtin)
+        return XL_STR("JAX took its built-in cpu backend, which is no PJRT plugin; `xlane run --profile=cpu -- ...` "
+                      "takes the embedded device");
     if (xl_str_is(about.profile, "none"))
         return XL_STR("no process of it was guarded; start it with `xlane run -- ...` on a PJRT plugin (JAX's built-in "
                       "cpu backend is none; `xlane run --profile=cpu` takes the embedded device)");

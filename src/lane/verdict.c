@@ -339,6 +339,26 @@ static void find_steps(xl_run_verdict *v, bool counted)
     }
 }
 
+/* Where nothing but single ops ran, the arguments of those are what changes. Two arrays that a program begins with are
+ * no change: one op had three shapes or more. */
+static void find_eager_shapes(xl_run_verdict *v)
+{
+    for (size_t u = 0; u < v->nunit; u++) {
+        int changes = 0;
+        for (size_t i = 0; v->unit[u]->helper && i < v->nevent; i++) {
+            const xl_node *e = v->event[i], *detail = xl_node_get(e, "detail");
+            bool shape = false;
+            for (size_t k = 0; v->of[i] == v->unit[u] && xl_event_again(e) && detail && k < detail->n; k++) {
+                const xl_node *d = detail->kid[k];
+                const xl_cause *c = detail_cause(e, d);
+                shape |= c && c->ask == XL_ASK_SHAPE && xl_node_get(d, "arg") && !flag(d, "follows");
+            }
+            changes += shape;
+        }
+        v->shape |= changes >= 2;
+    }
+}
+
 /* Processes that attached and are gone without their last event. One that replaced itself (exec) attached again. */
 static int count_cut(const xl_run_verdict *v)
 {
@@ -391,6 +411,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         const xl_node *e = v->event[i];
         v->recorded |=
             is(e, "event", "attach") || is(e, "event", "compile") || is(e, "event", "step") || is(e, "event", "eval");
+        v->builtin |= is(e, "event", "unguarded");
         if (!is(e, "event", "compile"))
             continue;
         xl_run_unit *u = v->of[i] = unit_of(a, v, mem, nmem, e, &capunit);
@@ -474,6 +495,8 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->late += !same && late;
         add_causes(a, v, v->of[i], v->event[i]);
     }
+    if (!v->steps)
+        find_eager_shapes(v);
     for (size_t i = 0; i < v->nunit; i++)
         tidy(v->unit[i]);
 out:
@@ -704,14 +727,17 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         }
     }
     if (!v->nunit && !v->gaps)
-        xl_buf_puts(b, "nothing was compiled\n");
+        xl_buf_puts(b, v->builtin ? "JAX took its built-in cpu backend, which is no PJRT plugin: what it compiled and "
+                                    "ran there is not recorded; `xlane run --profile=cpu` takes the embedded device, "
+                                    "where the program itself sets no jax_platforms\n"
+                                  : "nothing was compiled through a plugin\n");
 }
 
 void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
 {
     const char *no = v->gaps ? "not known: the record is incomplete" : "no";
     if (!v->nunit && !v->gaps) {
-        xl_buf_puts(b, "shapes, policy, branches and values: not recorded, since nothing was compiled\n");
+        xl_buf_puts(b, "shapes, policy, branches and values: not recorded, since no compile was\n");
         return;
     }
     xl_buf_printf(b, "did input shapes or dtypes change?           %s\n", v->shape ? "yes" : no);

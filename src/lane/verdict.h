@@ -58,6 +58,7 @@ typedef struct {
     xl_run_unit **unit;
     size_t nunit;
     bool shape, policy, branch, value, again, lines, torch;
+    bool builtin;                                          /* JAX took its built-in cpu, of which nothing is recorded */
     bool placed;                                           /* the lines that run graphs were recorded */
     int steps;                                             /* units that are steps */
     uint64_t eager_runs;                                   /* executions of helpers */
