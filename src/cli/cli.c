@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/variables.h"
 #include "base/version.h"
 
 void xl_cli_exit(const xl_cli *cli, int status) { *cli->status = status; }
@@ -213,6 +214,7 @@ static xl_error *run(const xl_cli *cli, bool *json, const xl_verb *const *verbs,
                              v->args ? v->args : "");
     if (*json && v->no_json)
         return xl_cli_misuse(cli, "%s has no --json: %s", v->name, v->no_json);
+    XL_DO(xl_variables_check());
     *cli->status = XL_EXIT_DONE;
     err = v->run(cli, n, argv);
 out:

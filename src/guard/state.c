@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/home.h"
 #include "base/str.h"
+#include "base/variables.h"
 #include "guard/guard.h"
 
 /* What standard error was when the process began, as the preloaded object saw it, or else when the guard was loaded. A
@@ -159,6 +160,11 @@ static void start(void)
     trouble = xl_arena_call(open_contracts, NULL);
     if (trouble)
         guard_fault(g, "reading the command line", trouble);
+    trouble = xl_variables_check();                        /* by a plugin's name, no command has checked them */
+    if (trouble) {
+        guard_say("%s; until then its default holds", xl_error_message(trouble));
+        guard_fault(g, "reading the environment", trouble);
+    }
     const char *policy = env("XLANE_POLICY", "warn");
     g->policy = !strcmp(policy, "stop") ? XL_POLICY_STOP : !strcmp(policy, "allow") ? XL_POLICY_ALLOW : XL_POLICY_WARN;
     g->warmup = env_number("XLANE_WARMUP", 10);
