@@ -1,6 +1,7 @@
 /* xlane grad: the gradient of a StableHLO program, as a StableHLO program. */
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/program.h"
 #include "ir/text/print.h"
 #include "ir/read.h"
 #include "ir/verify.h"
@@ -26,8 +27,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         how.keep = XL_KEEP_DOTS;
     else if (strcmp(opt.keep, "carry"))
         return xl_cli_misuse(cli, "--keep=%s: it is carry or dots", opt.keep);
-    XL_DO(xl_file_read(cli->arena, argv[0], &text));
-    XL_TRY(xl_read(text, NULL, &m), "reading %s", argv[0]);
+    XL_DO(xl_cli_bytes(cli, argv[0], &text));
+    XL_DO(xl_cli_parse(argv[0], text, &m));
     XL_TRY(xl_verify(m), "%s", argv[0]);
     XL_TRY(xl_pass_inline(m, NULL), "%s", argv[0]);
     xl_func *f = xl_module_entry(m);

@@ -8,6 +8,14 @@
 #include "ir/read.h"
 #include "ir/verify.h"
 
+/* How the files of other packers begin; zstd's are unpacked. */
+static const struct { const char *begins, *packer, *unpack; } packed_by[] = {
+    { "\x1f\x8b", "gzip", "gunzip -k" },
+    { "\xfd" "7zXZ", "xz", "unxz -k" },
+    { "BZh", "bzip2", "bunzip2 -k" },
+    { "PK\x03\x04", "zip", "unzip" },
+};
+
 xl_error *xl_cli_bytes(const xl_cli *cli, const char *path, xl_str *out)
 {
     xl_error *err = NULL;
@@ -18,6 +26,12 @@ xl_error *xl_cli_bytes(const xl_cli *cli, const char *path, xl_str *out)
         XL_TRY(xl_unzip(*out, UINT64_C(1) << 30, &raw), "unpacking %s", path);
         *out = xl_str_dup(cli->arena, xl_buf_view(&raw));
     }
+    for (size_t i = 0; i < sizeof packed_by / sizeof *packed_by; i++)
+        if (xl_str_starts(*out, xl_str_of(packed_by[i].begins))) {
+            err = XL_ERR(INVALID, "%s is packed with %s, which is not read here; unpack it first: %s %s", path,
+                         packed_by[i].packer, packed_by[i].unpack, path);
+            goto out;
+        }
 out:
     xl_buf_fini(&raw);
     return err;

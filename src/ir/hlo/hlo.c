@@ -24,14 +24,21 @@ void xl_hlo_fail(xl_hlo *h, const char *at, xl_code code, const char *fmt, ...)
     longjmp(h->fail, 1);
 }
 
+/* A field's error counts its bytes from the start of its message. */
+static xl_error *in_message(const xl_hlo *h, const char *start, xl_error *err)
+{
+    return start && start > h->bytes.p
+               ? xl_error_wrap(err, "HLO: in the message that begins at byte %zu", (size_t)(start - h->bytes.p))
+               : xl_error_wrap(err, "HLO");
+}
+
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 bool xl_hlo_next(xl_hlo *h, xl_proto *p, xl_proto_field *f)
 {
     bool more;
-    const char *at = p->p;
     xl_error *err = xl_proto_next(p, f, &more);
     if (err) {
-        h->err = xl_error_wrap(err, "HLO: at byte %zu", at ? (size_t)(at - h->bytes.p) : 0);
+        h->err = in_message(h, p->start, err);
         longjmp(h->fail, 1);
     }
     return more;
@@ -88,7 +95,7 @@ xl_dims xl_hlo_ints(xl_hlo *h, xl_str msg, uint32_t number)
         for (;;) {
             xl_error *err = xl_proto_varint(&list, &u, &more);
             if (err) {
-                h->err = xl_error_wrap(err, "HLO: at byte %zu", (size_t)(f.bytes.p - h->bytes.p));
+                h->err = in_message(h, f.bytes.p, err);
                 longjmp(h->fail, 1);
             }
             if (!more)
