@@ -122,6 +122,14 @@ def _():
     assert " running " not in xlane("runs", runs)
 
 
+@check("W6_a_watched_name_that_never_came_is_said_with_those_that_did")
+def _():
+    for name, said in ("step", True), ("jit_step", False):
+        _, err = python("watches_" + name, STEPS % "", args=("--watch", name))
+        assert ("--watch=%s: no module of this name was compiled" % name in err) == said, err
+        assert ("jit_step" in err) == said, err
+
+
 ENDS = STEPS.replace("w = step(w)", "w = step(w); time.sleep(0.08)")
 COUNTED = "`step` compiled once, ran 40 times: no recompile\n"
 

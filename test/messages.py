@@ -1,5 +1,5 @@
 """What commands say when something is wrong: exit status, the sentence and its next step, and what must not be said. A row per message."""
-import glob, os, re, shutil, subprocess, sys, tempfile
+import glob, gzip, os, re, shutil, subprocess, sys, tempfile
 import _check
 from _check import check, end
 
@@ -46,6 +46,11 @@ write("bad.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = sta
 # is here.
 write("venv/lib/python3.11/site-packages/libtpu/libtpu.so", "")
 os.symlink("lib", TMP + "/venv/lib64")
+with open(TMP + "/add.mlir", "rb") as f, open(TMP + "/add.mlir.gz", "wb") as g:
+    g.write(gzip.compress(f.read()))
+with open(TMP + "/add.mlir", "rb") as f, open(TMP + "/add.mlir.zst", "wb") as g:
+    data = f.read()                                        # a frame of one raw block
+    g.write(b"\x28\xb5\x2f\xfd\x20" + bytes([len(data)]) + (len(data) << 3 | 1).to_bytes(3, "little") + data)
 NOHOME = {"HOME": "/dev/null", "XLANE_STATE": None, "XLANE_CACHE": None, "XDG_STATE_HOME": None, "XDG_CACHE_HOME": None}
 
 # name, command, exit status, said, not said, and what xlane() takes besides
@@ -104,6 +109,18 @@ ROWS = [
     ("explain_where_there_are_no_runs", ["explain", "elsewhere/nowhere"], 1,
      ["no run folder called elsewhere/nowhere, and none in", "`xlane run -- CMD` makes one"], ["ls "],
      {"env": {"XLANE_RUNS": "/nope/runs"}}),
+    ("a_log_level_that_is_none", ["run", "--cache=off", "--", "echo", "it ran"], 2,
+     ["XLANE_LOG=banana: not one of: off error warn info debug: change it, or unset it"], ["it ran"],
+     {"env": {"XLANE_LOG": "banana"}}),
+    ("a_variable_that_is_no_number", ["runs"], 2, ["XLANE_WATCH_AFTER=few: not a number of at least 0"], [],
+     {"env": {"XLANE_WATCH_AFTER": "few"}}),
+    ("a_log_level", ["run", "--cache=off", "--", "echo", "it ran"], 0, ["it ran"], ["not one of"],
+     {"env": {"XLANE_LOG": "info", "XLANE_GUARD": "on", "XLANE_AHEAD": "", "XLANE_CACHE_MAX": "16MiB"}}),
+    ("grad_of_a_packed_program", ["grad", "add.mlir.zst"], 0, ["func.func"], ["wire type"]),
+    ("grad_of_what_another_packer_wrote", ["grad", "add.mlir.gz"], 1,
+     ["add.mlir.gz is packed with gzip", "unpack it first: gunzip -k add.mlir.gz"], ["wire type", "byte"]),
+    ("print_of_what_another_packer_wrote", ["print", "add.mlir.gz"], 1, ["packed with gzip"], ["not a program"]),
+    ("grad_of_no_program", ["grad", "/bin/ls"], 1, ["ls is not a program"], ["wire type"]),
     ("a_run_of_no_name", ["explain", ""], 1, ["an empty name; `last` is the newest, `xlane runs` lists them"],
      ["none in"]),
     ("runs_of_no_folder", ["runs", ""], 2, ["the name of the folder is empty"], ["no folder  here"]),

@@ -20,6 +20,7 @@
 #include "lane/bundle.h"
 #include "lane/cache.h"
 #include "lane/catalog.h"
+#include "lane/contract.h"
 #include "lane/gaps.h"
 #include "lane/identity.h"
 #include "lane/job.h"
@@ -934,8 +935,53 @@ static void tell_guard(xl_arena *a, const char *dir, int code, bool full, bool *
                         "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which is guarded\n");
 }
 
+static void tell_unseen_one(xl_str name, xl_node **e, size_t n)
+{
+    enum { SHOWN = 8 };
+    xl_str seen[SHOWN] = { 0 };
+    size_t ns = 0, more = 0;
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *what = xl_node_get(e[i], "event"), *m = xl_node_get(e[i], "module");
+        if (!what || !m || !xl_str_is(what->s, "compile"))
+            continue;
+        xl_str rest = m->s, module = xl_contract_group(xl_str_cut(&rest, '@'));
+        if (xl_str_eq(name, m->s) || xl_str_eq(name, module))
+            return;
+        bool known = false;
+        for (size_t k = 0; k < ns; k++)
+            known = known || xl_str_eq(seen[k], module);
+        more += !known && ns == SHOWN;
+        if (!known && ns < SHOWN)
+            seen[ns++] = module;
+    }
+    if (!ns)
+        return;
+    xl_buf b = { 0 };
+    for (size_t k = 0; k < ns; k++)
+        xl_buf_printf(&b, "%s%.*s", k ? ", " : "", XL_FMT(seen[k]));
+    fprintf(stderr, "xlane: --watch=%.*s: no module of this name was compiled, so it was not watched; there were %.*s%s\n",
+            XL_FMT(name), XL_FMT(xl_buf_view(&b)), more ? ", ..." : "");
+    xl_buf_fini(&b);
+}
+
+/* Names given to --watch that never came: misspelt, or without jit_ before them. */
+static void tell_unseen(xl_arena *a, const char *dir)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    if (opt.watch.n)
+        xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < opt.watch.n; i++)
+        for (xl_str rest = xl_str_of(opt.watch.p[i]); rest.n;) {
+            xl_str one = xl_str_trim(xl_str_cut(&rest, ','));
+            if (one.n)
+                tell_unseen_one(one, e, n);
+        }
+}
+
 /* ran: the candidate that really ran, which may not be the command as it was typed. */
-static void write_receipt(xl_arena *a, char *dir, int argc, char **ran, int64_t made, int code, const char *cache)
+static void write_receipt(xl_arena *a, char *dir, int argc, char **ran, int64_t made, int code, const char *cache,
+                          bool full)
 {
     int nran = 0;
     while (ran[nran])
@@ -955,7 +1001,7 @@ static void write_receipt(xl_arena *a, char *dir, int argc, char **ran, int64_t 
                                .note = &took,
                                .nnote = made > 1 || nran > argc };
     xl_error *unwritten = xl_receipt_write(a, &facts, NULL);
-    if (unwritten)
+    if (unwritten && !full)                                /* or it has been said */
         fprintf(stderr, "xlane: no receipt: %s; --runs=DIR names another folder\n",
                 xl_error_message(unwritten));
     xl_error_free(unwritten);
@@ -981,13 +1027,19 @@ static const char *program_name(xl_arena *a, int argc, char **argv)
 /* Below no folder: what is asked of it there is not there, and nothing can be made. */
 static const char UNRECORDED[] = "/dev/null/unrecorded";
 
-/* The run folder. One that was named must be there, and so must the one of a capture; otherwise the program runs all
- * the same, and nothing of it is recorded. link: of the ranks of `job`; NULL: none is joined. */
+/* One that was named must be there, and so must the one of a capture; otherwise the program runs all the same. */
+static bool folder_named(void)
+{
+    const char *variable = getenv("XLANE_RUNS");
+    return opt.runs || opt.capture || (variable && *variable);
+}
+
+/* The run folder; link: of the ranks of `job`; NULL: none is joined. */
 static xl_error *choose_folder(xl_arena *a, const char *name, const char *job, char **dir, char **link)
 {
-    const char *variable = getenv("XLANE_RUNS"), *runs = opt.runs ? opt.runs : xl_runs_folder();
+    const char *runs = opt.runs ? opt.runs : xl_runs_folder();
     xl_error *err = job ? xl_job_folder(a, runs, name, job, dir, link) : xl_run_make(a, runs, name, dir);
-    if (!err || opt.runs || opt.capture || (variable && *variable))
+    if (!err || folder_named())
         return err;
     fprintf(stderr, "xlane: this run is not recorded: %s\n", xl_error_message(err));
     xl_error_free(err);
@@ -1018,7 +1070,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     char *link = NULL;
     bool joins = opt.n == 1 && seen.n > 1 && *job, leads = !joins || seen.me == 0;
     XL_DO(choose_folder(a, name, joins ? job : NULL, &dir, &link));
-    bool recorded = strcmp(dir, UNRECORDED) != 0;
+    bool told_full = false, recorded = strcmp(dir, UNRECORDED) != 0;
     char *absolute = realpath(dir, NULL);
     if (absolute) {
         dir = xl_str_c(a, xl_str_of(absolute));
@@ -1027,8 +1079,19 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     double began = xl_now_wall(), clock = xl_now();
     XL_DO(environment(cli, dir, cache));
     leads &= recorded;
-    if (leads)
-        XL_TRY(write_run(a, dir, &profile, argc, argv, cache, began, 0, 0), "recording the run");
+    if (leads) {
+        err = write_run(a, dir, &profile, argc, argv, cache, began, 0, 0);
+        if (err && folder_named()) {
+            err = xl_error_wrap(err, "recording the run");
+            goto out;
+        }
+        if (err)
+            fprintf(stderr, "xlane: the record of this run is not complete: %s; --runs=DIR names another folder\n",
+                    xl_error_message(err));
+        told_full = err != NULL;
+        xl_error_free(err);
+        err = NULL;
+    }
     if (leads)
         xl_error_free(
             xl_file_append(xl_path_join(a, dir, "events.jsonl"), XL_STR("{\"t\":0,\"rank\":0,\"event\":\"launch\"}")));
@@ -1038,8 +1101,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     bool stopped;
     double seconds = xl_now() - clock;
     xl_error *unrecorded = leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code) : NULL;
-    if (unrecorded)
-        fprintf(stderr, "xlane: the run's folder is not complete: %s; --runs=DIR names another folder\n",
+    if (unrecorded && !told_full)
+        fprintf(stderr, "xlane: the run's folder is not complete, and has no receipt: %s; --runs=DIR names another folder\n",
                 xl_error_message(unrecorded));
     bool full = unrecorded != NULL;
     xl_error_free(unrecorded);
@@ -1050,9 +1113,10 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         goto out;
     }
     tell_guard(a, dir, code, full, &stopped);
+    tell_unseen(a, dir);
     python_first(a, argv[0]);
     if (leads)
-        write_receipt(a, dir, argc, ran, made, code, cache);
+        write_receipt(a, dir, argc, ran, made, code, cache, full);
     if (opt.summary || isatty(2))
         summary(a, dir, &profile, seconds, code, stopped, full);
     suggest_growth(a, dir, seconds);
