@@ -42,6 +42,33 @@ def _():
         html) and "Step time" in html, html[:3000]
 
 
+@check("W9_steps_from_before_another_function_was_overtaken_are_counted_and_not_timed")
+def _():
+    folder, _ = python("overtakes", """
+import jax, jax.numpy as jnp
+@jax.jit
+def small(w):
+    return w + 1
+@jax.jit
+def large(w):
+    for _ in range(30):
+        w = jnp.tanh(w @ w)
+    return w
+a, b = jnp.ones(4), jnp.ones((256, 256))
+for i in range(40):
+    a = small(a)
+large(b).block_until_ready()
+for i in range(4000):
+    a = small(a)
+for i in range(9):
+    b = large(b).block_until_ready()
+""", **dict(kw, runs=kw["runs"] + "-overtakes"))
+    s, text = steps_of(folder), xlane("metrics", folder)
+    assert s["steps"] == {"jit_small": 4040, "jit_large": 10}[s["module"]] and 0 < s["timed"] <= s["steps"], s
+    late = "the last %d of them timed" % s["timed"]
+    assert (late in text) == (s["timed"] < s["steps"]) and ("first_step" in s) == (late not in text), text
+
+
 @check("Q2_the_summary_says_when_the_device_waits_for_the_host")
 def _():
     said = {}

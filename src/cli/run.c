@@ -321,7 +321,7 @@ static void say_gap(xl_arena *a, const char *dir)
     size_t n = 0;
     xl_error_free(xl_steps_read(a, dir, &t, &n));
     for (size_t i = 0; i < n; i++)
-        if (t[i].steps >= 10 && t[i].gap > 0.5 * t[i].median && t[i].gap > 1e-3) {
+        if (t[i].timed >= 10 && t[i].gap > 0.5 * t[i].median && t[i].gap > 1e-3) {
             fprintf(stderr,
                     "xlane: a step of %.*s takes %.3g ms, and the device waits %.3g ms of it for the host (medians); "
                     "`xlane metrics last` has more\n",

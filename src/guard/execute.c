@@ -200,7 +200,7 @@ static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedE
     double took, gap;
     if (!g->steps)
         return;
-    xl_steps_of(g->steps, xl_module_metrics_name(mm));
+    xl_steps_of(g->steps, xl_module_metrics_name(mm), xl_module_metrics_count(mm, XL_M_ExecuteTime) - 1);
     uint64_t step = xl_steps_start(g->steps, start, &took, &gap);
     if (took > 0) {
         if (guard_recording(g))

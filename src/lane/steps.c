@@ -14,6 +14,7 @@ struct xl_steps {
     xl_mutex lock;
     const char *module;
     uint64_t n, done;                                      /* started; the last one that is done, counted from 1 */
+    uint64_t before;                                       /* ran before it was known to be the step: not timed */
     double first, first_done, start, start_before, done_at;
     uint32_t width;
     xl_step_window window[XL_STEP_WINDOWS];
@@ -29,11 +30,12 @@ xl_steps *xl_steps_new(void)
     return s;
 }
 
-void xl_steps_of(xl_steps *s, const char *name)
+void xl_steps_of(xl_steps *s, const char *name, uint64_t before)
 {
     xl_mutex_lock(&s->lock);
     if (!s->module || strcmp(s->module, name)) {
         s->n = s->done = 0;
+        s->before = before;
         s->width = 1;
         s->first = s->first_done = s->start = s->start_before = s->done_at = 0;
         memset(s->window, 0, sizeof s->window);
@@ -115,6 +117,7 @@ void xl_steps_json(xl_steps *s, double began, xl_json *j)
     xl_json_map(j);
     xl_json_put_text(j, "module", s->module ? s->module : "");
     xl_json_put_int(j, "steps", (int64_t)s->n);
+    xl_json_put_int(j, "before", (int64_t)s->before);
     xl_json_put_num(j, "first", s->n ? s->first - began : 0);
     xl_json_put_num(j, "first_seconds", s->first_done > s->first ? s->first_done - s->first : 0);
     xl_json_put_int(j, "width", s->width);
@@ -264,11 +267,12 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
         if (unread)
             continue;
         const xl_node *w = xl_node_get(root, "windows"), *module = xl_node_get(root, "module");
-        double steps = num(root, "steps", 0), width = num(root, "width", 1);
+        double steps = num(root, "steps", 0), before = fmax(0, num(root, "before", 0)), width = num(root, "width", 1);
         if (!w || w->kind != XL_NODE_LIST || !module || steps < 1 || width < 1 || width > 1e9)
             continue;
         xl_step_times t = {
-            .pid = atoi(names[i].p + 6), .module = module->s, .steps = (uint64_t)steps, .width = (uint32_t)width
+            .pid = atoi(names[i].p + 6), .module = module->s, .steps = (uint64_t)(steps + before),
+            .timed = (uint64_t)steps, .width = (uint32_t)width
         };
         t.window = xl_new(a, xl_step_window, w->n + 1);
         for (size_t k = 0; k < w->n && k < XL_STEP_WINDOWS; k++) {
@@ -284,7 +288,9 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
         t.busy = quantile(a, &t, 0, t.nwindow, BUSY, 0.5);
         t.gap = quantile(a, &t, 0, t.nwindow, GAP, 0.5);
         find_drift(a, &t);
-        first_step(event, nevent, num(root, "first", -1), num(root, "first_seconds", 0), &t);
+        if (t.drift_step)
+            t.drift_step += (uint64_t)before;
+        first_step(event, nevent, before > 0 ? -1 : num(root, "first", -1), num(root, "first_seconds", 0), &t);
         XL_PUSH(a, *out, *n, cap, t);
     }
 out:
@@ -313,14 +319,17 @@ void xl_steps_drift_say(const xl_step_times *t, xl_buf *b)
 
 void xl_steps_say(const xl_step_times *t, xl_buf *b)
 {
-    xl_buf_printf(b, "Steps: %llu of %.*s\n", (unsigned long long)t->steps, XL_FMT(t->module));
-    if (t->steps > 1)
+    xl_buf_printf(b, "Steps: %llu of %.*s", (unsigned long long)t->steps, XL_FMT(t->module));
+    if (t->timed < t->steps)                               /* another function took more time until then */
+        xl_buf_printf(b, ", the last %llu of them timed", (unsigned long long)t->timed);
+    xl_buf_putc(b, '\n');
+    if (t->timed > 1)
         xl_buf_printf(b,
                       "  StepTime: median=%.4gms; 95%%=%.4gms; max=%.4gms%s\n"
                       "  of it on the device: median=%.4gms; waiting for the host: median=%.4gms\n",
                       t->median * 1e3, t->p95 * 1e3, t->max * 1e3,
                       t->width > 1 ? " (quantiles of windows of several steps)" : "", t->busy * 1e3, t->gap * 1e3);
-    if (t->steps > 1 && t->nwindow >= 20) {
+    if (t->timed > 1 && t->nwindow >= 20) {
         xl_buf_puts(b, "  Drift: ");
         if (t->drift_step)
             xl_steps_drift_say(t, b);
@@ -342,6 +351,7 @@ void xl_steps_put(const xl_step_times *t, xl_json *j)
     xl_json_put_int(j, "pid", t->pid);
     xl_json_put_str(j, "module", t->module);
     xl_json_put_int(j, "steps", (int64_t)t->steps);
+    xl_json_put_int(j, "timed", (int64_t)t->timed);
     xl_json_put_num(j, "median", t->median);
     xl_json_put_num(j, "p95", t->p95);
     xl_json_put_num(j, "max", t->max);

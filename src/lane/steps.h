@@ -17,9 +17,9 @@ typedef struct {
 
 typedef struct xl_steps xl_steps;
 xl_steps *xl_steps_new(void);                              /* NULL: no memory */
-/* Another module counts steps now; what was recorded is forgotten if it is of another one. `name` lives as
- * long as s. */
-void xl_steps_of(xl_steps *s, const char *name);
+/* Another module counts steps now, which ran `before` times already; what was recorded is forgotten if it is of another
+ * one. `name` lives as long as s. */
+void xl_steps_of(xl_steps *s, const char *name, uint64_t before);
 /* A step started. Gives its number, and in *took the seconds from the start of the one before; 0: it is the first. */
 uint64_t xl_steps_start(xl_steps *s, double now, double *took, double *gap);
 /* Step k is done on the device, or its call returned where the device does not say. Gives the seconds it
@@ -32,7 +32,7 @@ void xl_steps_json(xl_steps *s, double run_began,
 typedef struct {
     int pid;
     xl_str module;
-    uint64_t steps;
+    uint64_t steps, timed;                                 /* all; the last of them, which were timed */
     uint32_t width;                                        /* steps a window */
     xl_step_window *window;
     uint32_t nwindow;
