@@ -267,7 +267,7 @@ def _():
     assert "xlane: 0 steps waited until the host had read a result (float, print, .item())\n" in err, err
     _, err = python("read_each", text.replace("jnp.ones((n, 16)))", "jnp.ones((n, 16))); float(w.sum())"),
                     args=("--summary",))
-    assert "xlane: 11 steps waited until the host had read a result (float, print, .item())\n" in err, err
+    assert "xlane: 12 steps waited until the host had read a result (float, print, .item())\n" in err, err
 
 
 LOOPS = """
@@ -290,10 +290,10 @@ for i in range(TIMES):
 
 @check("W6_each_loop_counts_its_own_reads_and_both_are_steps")
 def _():
-    for name, times, trained, evaluated, waited in (("last", 50, "", "float(y)", (49, {"evaluate": (49, 50)})),
-                                                    ("few", 4, "", "float(y)", (3, {})),
+    for name, times, trained, evaluated, waited in (("last", 50, "", "float(y)", (50, {"evaluate": (50, 50)})),
+                                                    ("few", 4, "", "float(y)", (4, {})),
                                                     ("both", 30, "float(w[0])", "float(y)",
-                                                     (49, {"train": (20, 20), "evaluate": (29, 30)})),
+                                                     (50, {"train": (20, 20), "evaluate": (30, 30)})),
                                                     ("sometimes", 30, "i % 2 and float(w[0])", "", (10, {})),
                                                     ("none", 30, "", "", (0, {}))):
         text = LOOPS.replace("TIMES", str(times)).replace("TRAINED", trained).replace("EVALUATED", evaluated)

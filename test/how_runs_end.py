@@ -143,6 +143,7 @@ def _():
         folder, err = python("cut_" + name, ENDS % how, status=status, args=("--summary",))
         text = xlane("explain", folder)
         assert re.match(r"xlane: ran [\d.]+ s, %s\n" % re.escape(ended), err) and "; at least " in err, err
+        assert re.search(r"^xlane: at least \d+ steps? waited until the host had read", err, re.M), err
         assert "`step` compiled once, ran at least " in text and "times: no recompile\n" in text, text
         assert (opens in err) == (opens in text) == (name == "leaves"), (err, text)
         assert ("it was killed before it wrote its last counts" in err) == (name == "segv"), err

@@ -374,8 +374,9 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
             fprintf(stderr, "; the same program was traced again %d time%s", v.traced, v.traced == 1 ? "" : "s");
         fprintf(stderr, "%s\n", v.early + v.late + v.traced ? "; `xlane explain last` says why" : "");
         if (!gaps.counters)
-            fprintf(stderr, "xlane: %llu step%s waited until the host had read a result (float, print, .item()%s)\n",
-                    waited, waited == 1 ? "" : "s", xl_verdict_sized(&v) ? ", or a size that depends on data" : "");
+            fprintf(stderr, "xlane: %s%llu step%s waited until the host had read a result (float, print, .item()%s)\n",
+                    lost && !gaps.left ? "at least " : "", waited,
+                    waited == 1 ? "" : "s", xl_verdict_sized(&v) ? ", or a size that depends on data" : "");
         say_gap(a, dir);
     }
     if (gaps.text.n)

@@ -28,7 +28,7 @@
     COUNTER(OutboundData, "bytes from the device")                                                  \
     COUNTER(TransferToDevice, "transfers to the device")                                            \
     COUNTER(TransferFromDevice, "transfers from the device")                                        \
-    COUNTER(HostSync, "steps that read from the device before the next one")                        \
+    COUNTER(HostSync, "steps that were read from the device before the next one, or the end") \
     COUNTER(GuardFault, "times the guard stepped aside for trouble of its own")
 
 typedef enum {
