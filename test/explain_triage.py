@@ -427,6 +427,33 @@ def _():
     assert "xlane: %d compiled, " % compiled in err and compiled >= 2, err + text
 
 
+@check("W4_what_repeats_in_a_sentence_is_said_once")
+def _():
+    program = """
+import jax, jax.numpy as jnp
+def make(rates):
+    @jax.jit
+    def several(x):
+        return jnp.stack([x * r for r in rates])
+    return several
+def table(rates):
+    @jax.jit
+    def looked_up(x):
+        return x * jnp.array(rates + [1.0])  # HERE
+    return looked_up
+for n in 2, 3, 6:
+    several = make([0.1] * n)
+    several(jnp.ones(4)), several(jnp.ones(4))
+for v in 0.1, 0.2, 0.3, 0.4:
+    looked_up = table([v] * 5)
+    looked_up(jnp.ones(6)), looked_up(jnp.ones(6))
+"""
+    text = xlane("explain", "--all", python("repeats", program)[0])
+    assert "multiply, stablehlo.broadcast_in_dim" not in text and "ops were added: stablehlo.broadcast_in_dim, stablehlo.multiply at " in text, text
+    assert re.search(r"^`looked_up` compiled 4 times: constant 6xf32, used by stablehlo.multiply: element 0 took "
+                     r"0.1, 0.2, 0.3, 0.4 at \S+:%d; pass the value" % line_of(program), text, re.M), text
+
+
 @check("W6_many_recompiles_of_one_function_do_not_bury_another")
 def _():
     folder, _ = python("buried", """

@@ -131,6 +131,14 @@ static xl_str without(xl_str text, xl_str where)           /* the sentence witho
     return text;
 }
 
+/* "constant 6xf32, used by OP: element 0" of a sentence about one element of a constant, or empty. */
+static xl_str element_of(xl_str text)
+{
+    const char *element = memmem(text.p, text.n, ": element ", 10),
+               *end = element ? memmem(element, (size_t)(text.p + text.n - element), " changed from ", 14) : NULL;
+    return end ? (xl_str){ text.p, (size_t)(end - text.p) } : (xl_str){ "", 0 };
+}
+
 /* Adds what one compile says to its unit, and to the answers. */
 static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_node *e)
 {
@@ -173,7 +181,9 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
             s->join = ": ";
         } else if (str_of(d, "part").n && str_of(d, "before").n < 40 && str_of(d, "after").n < 40) {
             s = seen(a, u, c, str_of(d, "part"), where);
-        } else if (number && memmem(str_of(d, "text").p, str_of(d, "text").n, "element ", 8) == NULL) {
+        } else if (number && element_of(str_of(d, "text")).n) {
+            s = seen(a, u, c, element_of(str_of(d, "text")), where);
+        } else if (number) {
             s = seen(a, u, c, XL_STR("a constant"), where);
         } else {
             s = seen(a, u, c, without(str_of(d, "text"), where), where);
@@ -184,7 +194,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
             xl_str text = str_of(d, "text");
             const char *end = memmem(text.p, text.n, " was ", 5);
             add_value(a, s, end ? (xl_str){ text.p + 9, (size_t)(end - text.p) - 9 } : text); /* after "argument " */
-        } else if (sized || xl_str_is(s->what, "a constant") || xl_str_eq(s->what, str_of(d, "part"))) {
+        } else if (sized || number || xl_str_eq(s->what, str_of(d, "part"))) {
             add_value(a, s, str_of(d, "before"));
             add_value(a, s, str_of(d, "after"));
         }

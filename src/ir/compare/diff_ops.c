@@ -538,13 +538,28 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
                 xl_strf(d->arena, "%u", b->nregion));
 }
 
-/* The ops of one side only: their names, and the lines of the first and last. */
+/* The ops of one side only: the first names, each once, and the lines of the first and last. */
 typedef struct {
     xl_buf names;
     uint32_t n;
+    const char *name[4];
+    uint32_t nname;
     const xl_op *first, *last;
+    bool more;                                             /* than these names */
     bool own_line, own_work, below, work;
 } ops_run;
+
+static void add_name(ops_run *out, const char *name)
+{
+    for (uint32_t i = 0; i < out->nname; i++)
+        if (!strcmp(out->name[i], name))
+            return;
+    out->more |= out->nname == 4;
+    if (out->more)
+        return;
+    xl_buf_printf(&out->names, "%s%s", out->nname ? ", " : "", name);
+    out->name[out->nname++] = name;
+}
 
 static bool own_arg(const xl_func *f, const bool *own, const xl_op *op)
 {
@@ -584,8 +599,7 @@ static ops_run run_of(const xl_func *f, const bool *own, const bool *made, const
         out.own_work |= only && !(made && op->nout && made[op->out[0].id]);
         out.work |= !changes_form(op);
         reads |= own_arg(f, own, op);
-        if (i < 4)
-            xl_buf_printf(&out.names, "%s%s", i ? ", " : "", xl_op_text(op));
+        add_name(&out, xl_op_text(op));
     }
     out.own_line &= !reads;
     out.own_work &= !reads;
@@ -695,12 +709,12 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     x.ops = nwent + ncame;
     x.before = xl_str_dup(d->arena, xl_buf_view(&old.names));
     x.after = xl_str_dup(d->arena, xl_buf_view(&new.names));
-    const char *more = shown->n > 4 ? ", ..." : "";
+    const char *more = shown->more ? ", ..." : "";
     xl_str what = ncame ? x.after : x.before,
            where = xl_strf(d->arena, "%.*s%.*s", XL_FMT(xl_diff_at(d, &x)), XL_FMT(until));
     if (nwent && ncame)
         x.text = xl_strf(d->arena, "%.*s%s in place of %.*s%s%.*s", XL_FMT(what), more, XL_FMT(x.before),
-                         nwent > 4 ? ", ..." : "", XL_FMT(where));
+                         old.more ? ", ..." : "", XL_FMT(where));
     else if (shown->n == 1)
         x.text = xl_strf(d->arena, "%.*s was %s%.*s", XL_FMT(what), ncame ? "added" : "removed", XL_FMT(where));
     else
