@@ -381,6 +381,13 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
     }
     if (gaps.text.n)
         fprintf(stderr, "xlane: incomplete record: %.*s\n", XL_FMT(gaps.text));
+    const xl_setting *plugin = xl_profile_get(p, "device.plugin");
+    const char *jax = getenv("JAX_COMPILATION_CACHE_DIR"), *ours = getenv("XLANE_CACHE");
+    if (jax && *jax && plugin && xl_str_is(plugin->value, "cpu"))
+        fprintf(stderr,
+                "xlane: JAX keeps nothing in JAX_COMPILATION_CACHE_DIR here: it caches for its own platforms alone, and "
+                "the embedded device is none; %s\n",
+                xl_home_off(ours) ? "xlane's cache would serve, and is off" : "xlane's cache serves instead");
     if (p->diagnostic)
         fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",
                 XL_FMT(p->name));
