@@ -130,6 +130,46 @@ def _():
         assert ("jit_step" in err) == said, err
 
 
+@check("W6_compile_options_are_said_by_the_names_they_were_set_by")
+def _():
+    _, err = python("options", """
+import jax, jax.numpy as jnp
+def step(w): return w * 0.9
+for f in jax.jit(step), jax.jit(step, compiler_options={"xla_cpu_enable_fast_math": True}):
+    for i in range(13): f(jnp.ones(4))
+""")
+    warned = [line for line in err.splitlines() if "compiled again" in line]
+    assert len(warned) == 1 and "jit_step is compiled again: options: compiler option xla_cpu_enable_fast_math " \
+        "(env_option_overrides) absent -> true; called at" in warned[0], err
+    assert ".key" not in err and "value.bool_field" not in err, err
+
+
+@check("W6_a_warning_is_one_remedy_long")
+def _():
+    _, err = python("again", """
+import jax, jax.numpy as jnp
+for i in range(20):
+    @jax.jit
+    def step(w): return w * 0.9
+    step(jnp.ones(4))
+""")
+    warned = [line for line in err.splitlines() if "remedy: " in line]
+    assert len(warned) == 1 and "remedy: make the jitted function once, outside the loop" in warned[0], err
+    assert warned[0].endswith("; `xlane explain` has more") and "JAX_EXPLAIN" not in warned[0], err
+    assert len(warned[0].replace(TMP, "")) < 300, err
+
+
+@check("W6_a_cache_that_jax_does_not_write_is_said_to_be_none")
+def _():
+    said = "JAX keeps nothing in JAX_COMPILATION_CACHE_DIR here"
+    for variable, args, words in ({}, ("--cache=off",), None), (
+            {"JAX_COMPILATION_CACHE_DIR": TMP + "/jax"}, ("--cache=off",), "would serve, and is off"), (
+            {"JAX_COMPILATION_CACHE_DIR": TMP + "/jax"}, ("--cache=" + TMP + "/cache",), "serves instead"):
+        _, err = python("jaxcache", STEPS % "", args=("--profile=cpu", "--summary", *args), **variable)
+        assert (said in err) == (words is not None) and (not words or words in err), err
+    assert not os.path.exists(TMP + "/jax")
+
+
 ENDS = STEPS.replace("w = step(w)", "w = step(w); time.sleep(0.08)")
 COUNTED = "`step` compiled once, ran 40 times: no recompile\n"
 

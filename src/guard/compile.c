@@ -1,4 +1,5 @@
 /* A compile: contract, policy, cache, then the plugin. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -364,7 +365,8 @@ static void say_why(compile *c, const xl_verdict *v)
             xl_buf_printf(b, "%s: ", v->reason);
         xl_buf_printf(b, "%s%.*s", n > 1 ? "; " : "", XL_FMT(v->diff[i].text));
     }
-    if (!n)
+    bool said = !again && xl_str_starts(v->words, xl_str_of(v->reason));
+    if (!n && !said)
         xl_buf_puts(b, same ? "the same program, traced again" : v->reason);
     if (n > most)
         xl_buf_printf(b, "; and %u more, in `xlane explain`", n - most);
@@ -373,12 +375,14 @@ static void say_why(compile *c, const xl_verdict *v)
     if (again)
         return;
     if (v->words.n)
-        xl_buf_printf(b, "; %.*s", XL_FMT(v->words));
+        xl_buf_printf(b, "%s%.*s", b->n ? "; " : "", XL_FMT(v->words));
     if (v->called.n)
         xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
     const xl_cause *cause = xl_verdict_cause(v);
+    const char *more = cause ? strstr(cause->remedy, ". ") : NULL; /* its further sentences are left to explain */
     if (cause)
-        xl_buf_printf(b, "; remedy: %s", cause->remedy);
+        xl_buf_printf(b, "; remedy: %.*s%s", more ? (int)(more - cause->remedy) : INT_MAX, cause->remedy,
+                      more ? "; `xlane explain` has more" : "");
 }
 
 static xl_error *examine(xl_arena *a, void *ctx)

@@ -451,6 +451,46 @@ static xl_str brief(xl_str value)
     return n == value.n && n >= DIGEST ? (xl_str){ value.p, SHOWN } : value;
 }
 
+/* Compile options as those know them who set them through a frontend; the name of XLA's field in parentheses. */
+static const struct { const char *field, *words; } options[] = {
+    { "env_option_overrides[", "compiler option" },        /* of jax.jit's compiler_options */
+    { "executable_build_options.debug_options.", "XLA flag" },
+    { "executable_build_options.num_partitions", "devices that share the program" },
+    { "executable_build_options.num_replicas", "copies of the program" },
+    { "executable_build_options.device_assignment", "its devices" },
+    { "executable_build_options.use_spmd_partitioning", "partitioning by shardings" },
+    { "executable_build_options.use_shardy_partitioner", "the Shardy partitioner" },
+    { "executable_build_options.", "compile option" },
+};
+
+static void put_name(xl_str name, xl_buf *out)
+{
+    name = no_dashes(name);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        xl_str field = xl_str_of(options[i].field);
+        if (!xl_str_starts(name, field))
+            continue;
+        xl_str rest = { name.p + field.n, name.n - field.n };
+        char last = field.p[field.n - 1];
+        if (last == '[') {
+            xl_str key = xl_str_cut(&rest, ']');
+            xl_buf_printf(out, "%s %.*s (env_option_overrides)", options[i].words, XL_FMT(key));
+        } else if (last == '.') {
+            xl_buf_printf(out, "%s %.*s (%.*s)", options[i].words, XL_FMT(rest), (int)field.n - 1, field.p);
+        } else {
+            xl_buf_printf(out, "%s (%.*s)", options[i].words, XL_FMT(name));
+        }
+        return;
+    }
+    xl_buf_str(out, name);
+}
+
+/* The key of an override repeats its name. */
+static bool repeats(xl_str name)
+{
+    return xl_str_starts(name, XL_STR("env_option_overrides[")) && xl_str_ends(name, XL_STR("].key"));
+}
+
 void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
 {
     xl_str word, rest = before;
@@ -461,16 +501,20 @@ void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
             old = XL_STR("set");
         if (!find_word(after, name, &now))
             now = XL_STR("absent");
-        if (!xl_str_eq(old, now))
-            xl_buf_printf(out, "%s%.*s %.*s -> %.*s", said++ ? ", " : "", XL_FMT(no_dashes(name)), XL_FMT(brief(old)),
-                          XL_FMT(brief(now)));
+        if (xl_str_eq(old, now) || repeats(name))
+            continue;
+        xl_buf_puts(out, said++ ? ", " : "");
+        put_name(name, out);
+        xl_buf_printf(out, " %.*s -> %.*s", XL_FMT(brief(old)), XL_FMT(brief(now)));
     }
     rest = after;
     while (next_word(&rest, &word) && said < 8) {
         xl_str now = word, name = xl_str_cut(&now, '='), old;
-        if (!find_word(before, name, &old))
-            xl_buf_printf(out, "%s%.*s absent -> %.*s", said++ ? ", " : "", XL_FMT(no_dashes(name)),
-                          XL_FMT(now.p ? brief(now) : XL_STR("set")));
+        if (find_word(before, name, &old) || repeats(name))
+            continue;
+        xl_buf_puts(out, said++ ? ", " : "");
+        put_name(name, out);
+        xl_buf_printf(out, " absent -> %.*s", XL_FMT(now.p ? brief(now) : XL_STR("set")));
     }
     if (!said)
         xl_buf_puts(out, "the order or spacing of the words");
