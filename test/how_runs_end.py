@@ -178,7 +178,8 @@ COUNTED = "`step` compiled once, ran 40 times: no recompile\n"
 def _():
     opens = "os._exit, exec, a signal or a full disk"
     for name, how, status, ended in (
-            ("segv", "os.kill(os.getpid(), signal.SIGSEGV)", 139, "ended by signal 11 (Segmentation fault): exit status 139"),
+            ("segv", "os.kill(os.getpid(), signal.SIGSEGV)", 139,
+             "ended by signal 11 (Segmentation fault): exit status 139"),
             ("leaves", "os._exit(0)", 0, "exit status 0")):
         folder, err = python("cut_" + name, ENDS % how, status=status, args=("--summary",))
         text = xlane("explain", folder)
@@ -189,7 +190,8 @@ def _():
         assert ("it was killed before it wrote its last counts" in err) == (name == "segv"), err
         assert text.startswith("this run was ended by signal 11 (Segmentation fault): what ran is counted until"
                                if name == "segv" else "1 process of this run ended without writing its last"), text
-    for name, how, status, ended in ("ends", "", 0, "exit status 0"), ("raises", "raise SystemExit(3)", 3, "exit status 3"):
+    for name, how, status, ended in ("ends", "", 0, "exit status 0"), ("raises", "raise SystemExit(3)", 3,
+        "exit status 3"):
         folder, err = python("whole_" + name, STEPS % how, status=status, args=("--summary",))
         text = xlane("explain", folder)
         assert re.match(r"xlane: ran [\d.]+ s, %s\n" % ended, err) and "at least" not in err and opens not in err, err
@@ -221,7 +223,8 @@ def _():
 def _():
     stops = STEPS % "for n in 3, 4:\n    for i in range(9):\n        step(jnp.ones(n))"
     _, err = python("stops", stops, status=3, args=("--summary", "--policy", "stop"))
-    assert re.search(r"^xlane: ran [\d.]+ s, exit status 3: the policy said stop \(the command's own was 1\)\n", err, re.M), err
+    assert re.search(r"^xlane: ran [\d.]+ s, exit status 3: the policy said stop \(the command's own was 1\)\n", err,
+                     re.M), err
 
 
 @check("W6_a_failed_execution_is_told_and_classified")
@@ -233,6 +236,7 @@ print(jax.jit(lambda n: jnp.zeros((1 << 20, 1 << 20)) + n)(1.0))""", status=1)
     text, cause = xlane("explain", folder), json.loads(xlane("classify", "--json", folder))
     assert re.search(r"^`_lambda` \(too_large.py:13\) failed when it ran: .*no host memory for a buffer of 4398046511104 bytes; `xlane classify`",
                      text, re.M), text
+    assert ", 0 failed to compile\n" in text and " 0 failed\n" not in text, text
     assert cause["cause"] != "unknown" and cause["verdict"] == "smaller", cause
     folder, _ = python("small", STEPS % "", status=0)
     assert "failed when it ran" not in xlane("explain", folder), xlane("explain", folder)

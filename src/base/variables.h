@@ -1,5 +1,6 @@
 /* src/base/variables.h
- * What an environment variable XLANE_* may be (base/variables.def; the device checks its own XLANE_CPU_*). Any thread. */
+ * What an environment variable XLANE_* may be (base/variables.def; the device checks its own XLANE_CPU_*).
+ * Any thread. */
 #ifndef XL_BASE_VARIABLES_H
 #define XL_BASE_VARIABLES_H
 

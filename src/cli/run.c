@@ -384,10 +384,11 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
     const xl_setting *plugin = xl_profile_get(p, "device.plugin");
     const char *jax = getenv("JAX_COMPILATION_CACHE_DIR"), *ours = getenv("XLANE_CACHE");
     if (jax && *jax && plugin && xl_str_is(plugin->value, "cpu"))
-        fprintf(stderr,
-                "xlane: JAX keeps nothing in JAX_COMPILATION_CACHE_DIR here: it caches for its own platforms alone, and "
-                "the embedded device is none; %s\n",
-                xl_home_off(ours) ? "xlane's cache would serve, and is off" : "xlane's cache serves instead");
+        fprintf(
+            stderr,
+            "xlane: JAX keeps nothing in JAX_COMPILATION_CACHE_DIR here: it caches for its own platforms alone, and "
+            "the embedded device is none; %s\n",
+            xl_home_off(ours) ? "xlane's cache would serve, and is off" : "xlane's cache serves instead");
     if (p->diagnostic)
         fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",
                 XL_FMT(p->name));
@@ -967,7 +968,8 @@ static void tell_unseen_one(xl_str name, xl_node **e, size_t n)
     xl_buf b = { 0 };
     for (size_t k = 0; k < ns; k++)
         xl_buf_printf(&b, "%s%.*s", k ? ", " : "", XL_FMT(seen[k]));
-    fprintf(stderr, "xlane: --watch=%.*s: no module of this name was compiled, so it was not watched; there were %.*s%s\n",
+    fprintf(stderr,
+            "xlane: --watch=%.*s: no module of this name was compiled, so it was not watched; there were %.*s%s\n",
             XL_FMT(name), XL_FMT(xl_buf_view(&b)), more ? ", ..." : "");
     xl_buf_fini(&b);
 }
@@ -1110,7 +1112,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     double seconds = xl_now() - clock;
     xl_error *unrecorded = leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code) : NULL;
     if (unrecorded && !told_full)
-        fprintf(stderr, "xlane: the run's folder is not complete, and has no receipt: %s; --runs=DIR names another folder\n",
+        fprintf(stderr,
+                "xlane: the run's folder is not complete, and has no receipt: %s; --runs=DIR names another folder\n",
                 xl_error_message(unrecorded));
     bool full = unrecorded != NULL;
     xl_error_free(unrecorded);

@@ -561,8 +561,8 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
     return xl_strf(
         a,
         "it began at %.*s, and nothing recorded how it ended: `xlane run` (process %lld) was killed or could not "
-                   "write, and its program ended with it or later; see the system's log (dmesg) and the room in the run's "
-                   "folder, then start it again",
+        "write, and its program ended with it or later; see the system's log (dmesg) and the room in the run's "
+        "folder, then start it again",
         XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
 }
 
