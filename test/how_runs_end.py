@@ -225,6 +225,20 @@ def _():
     _, err = python("stops", stops, status=3, args=("--summary", "--policy", "stop"))
     assert re.search(r"^xlane: ran [\d.]+ s, exit status 3: the policy said stop \(the command's own was 1\)\n", err,
                      re.M), err
+    for name, catches in ("caught", "except Exception: print('caught')"), ("ended", "finally: pass"):
+        folder, _ = python(name, STEPS % ("try:\n    for n in 3, 4:\n        for i in range(9):\n            step(jnp.ones(n))\n"
+                                          + catches), status=3, args=("--policy", "stop"))
+        assert re.search(r"^%s +[\d.]+ s  stopped by the policy  " % os.path.basename(folder),
+                         xlane("runs", os.path.dirname(folder)), re.M), xlane("runs", os.path.dirname(folder))
+        about = json.load(open(os.path.join(folder, "run.json")))
+        assert (about["status"], about["command_status"]) == (3, 0 if name == "caught" else 1), about
+        assert "with status 3, stopped by the policy\n" in xlane("top", "--once", folder), xlane("top", "--once",
+            folder)
+        receipt = xlane("receipt", "show", folder)
+        assert "exit status 3" in receipt and "viability" not in receipt, receipt
+    folder, _ = python("healthy", STEPS % "", args=("--policy", "stop"))
+    assert "command_status" not in json.load(open(os.path.join(folder, "run.json")))
+    assert "stopped by" not in xlane("top", "--once", folder), xlane("top", "--once", folder)
 
 
 @check("W6_a_failed_execution_is_told_and_classified")

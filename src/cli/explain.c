@@ -317,8 +317,8 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
                         "lowering come before it and often take longer\n");
     if (b.n > opening)
         xl_buf_putc(&b, '\n');
-    xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed to compile\n", v.compiled,
-                  v.cached, v.loaded, v.failed);
+    xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed to compile\n",
+                  v.compiled, v.cached, v.loaded, v.failed);
     if (!v.nunit)
         xl_cli_exit(cli, XL_EXIT_FAILED);
     xl_triage_say(&v, &b);

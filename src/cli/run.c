@@ -223,7 +223,7 @@ static const char *python_first(xl_arena *a, const char *program)
 }
 
 static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profile, int argc, char **argv,
-                           const char *cache, double began, double ended, int status)
+                           const char *cache, double began, double ended, int status, bool stopped)
 {
     xl_buf b = { 0 };
     xl_json j = { .out = &b, .pretty = true };
@@ -241,7 +241,11 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
     if (ended > 0) {
         xl_json_put_text(&j, "ended", xl_time_iso(ended, iso));
         xl_json_put_num(&j, "seconds", ended - began);
-        xl_json_put_int(&j, "status", status);
+        xl_json_put_int(&j, "status", stopped ? XL_EXIT_STOPPED : status);
+        if (stopped) {
+            xl_json_put_text(&j, "end", "stopped by the policy");
+            xl_json_put_int(&j, "command_status", status);
+        }
     }
     xl_json_put_text(&j, "profile", getenv("XLANE_PROFILE"));
     xl_json_put_bool(&j, "diagnostic", profile->diagnostic);
@@ -908,19 +912,29 @@ static void find_command(xl_arena *a, const char *name, int *code)
                 strerror(there ? EACCES : here && !stat(name, &st) ? EISDIR : ENOENT));
 }
 
-/* What the run's events and its status say of the guard, in words; full: they may not have been written; *stopped: the
- * policy ended it. */
-static void tell_guard(xl_arena *a, const char *dir, int code, bool full, bool *stopped)
+static bool policy_stopped(xl_arena *a, const char *dir)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *what = xl_node_get(e[i], "event");
+        if (what && xl_str_is(what->s, "stop"))
+            return true;
+    }
+    return false;
+}
+
+/* What the run's events and its status say of the guard, in words; full: they may not have been written. */
+static void tell_guard(xl_arena *a, const char *dir, int code, bool full)
 {
     xl_node **e = NULL;
     size_t n = 0;
     bool attached = false, builtin = false;
-    *stopped = false;
     xl_error_free(xl_run_events(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
         const xl_node *what = xl_node_get(e[i], "event");
         attached |= what && xl_str_is(what->s, "attach");
-        *stopped |= what && xl_str_is(what->s, "stop");
         builtin |= what && xl_str_is(what->s, "unguarded"); /* said already, with the remedy */
     }
     const char *off = getenv("XLANE_GUARD"), *named = getenv("PJRT_NAMES_AND_LIBRARY_PATHS");
@@ -1090,7 +1104,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     XL_DO(environment(cli, dir, cache));
     leads &= recorded;
     if (leads) {
-        err = write_run(a, dir, &profile, argc, argv, cache, began, 0, 0);
+        err = write_run(a, dir, &profile, argc, argv, cache, began, 0, 0, false);
         if (err && folder_named()) {
             err = xl_error_wrap(err, "recording the run");
             goto out;
@@ -1108,9 +1122,10 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     int64_t made = 1;
     char **ran = argv;
     XL_DO(attempts(a, dir, argc, argv, &code, &made, &ran));
-    bool stopped;
+    bool stopped = recorded && policy_stopped(a, dir);
     double seconds = xl_now() - clock;
-    xl_error *unrecorded = leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code) : NULL;
+    xl_error *unrecorded =
+        leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code, stopped) : NULL;
     if (unrecorded && !told_full)
         fprintf(stderr,
                 "xlane: the run's folder is not complete, and has no receipt: %s; --runs=DIR names another folder\n",
@@ -1123,11 +1138,11 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         xl_cli_exit(cli, code);
         goto out;
     }
-    tell_guard(a, dir, code, full, &stopped);
+    tell_guard(a, dir, code, full);
     tell_unseen(a, dir);
     python_first(a, argv[0]);
     if (leads)
-        write_receipt(a, dir, argc, ran, made, code, cache, full);
+        write_receipt(a, dir, argc, ran, made, stopped ? XL_EXIT_STOPPED : code, cache, full);
     if (opt.summary || isatty(2))
         summary(a, dir, &profile, seconds, code, stopped, full);
     suggest_growth(a, dir, seconds);

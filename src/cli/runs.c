@@ -35,11 +35,6 @@ static xl_str text_of(const xl_node *map, const char *key)
     const xl_node *n = xl_node_get(map, key);
     return n && n->kind == XL_NODE_STR ? n->s : (xl_str){ "", 0 };
 }
-static int64_t int_of(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n ? n->i : 0;
-}
 
 static xl_str command_of(xl_arena *a, const xl_node *json)
 {

@@ -213,12 +213,20 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
 
 static void put_event(xl_buf *b, const xl_node *e)
 {
-    static const struct { const char *event, *words; } say[] = {
-        { "launch", "launched" },          { "command", "program started" }, { "start", "started" },          { "attach", "plugin loaded" },
-        { "client", "runtime started" },   { "first_buffer", "first tensor" }, { "first_step", "first step done" },
+    static const struct { const char *event, *words;
+    } say[] = {
+        { "launch", "launched" },
+        { "command", "program started" },
+        { "start", "started" },
+        { "attach", "plugin loaded" },
+        { "client", "runtime started" },
+        { "first_buffer", "first tensor" },
+        { "first_step", "first step done" },
         { "ahead", "executables loaded ahead of their first use" },
         { "fault", "xlane could not do something, and the program went on" },
-        { "eval", "evaluated" },           { "checkpoint", "checkpoint saved" }, { "stop", "stopped" },
+        { "eval", "evaluated" },
+        { "checkpoint", "checkpoint saved" },
+        { "stop", "stopped" },
     };
     xl_str text = str_of(e, "text"), what = str_of(e, "event"), module = str_of(e, "module"),
            reason = str_of(e, "reason");
@@ -252,7 +260,8 @@ static void put_end(const view *v, xl_buf *b)
 {
     const xl_run_end *end = &v->end;
     if (end->has_status)
-        xl_buf_printf(b, "ended after %.1f s with status %lld", v->seconds, (long long)end->status);
+        xl_buf_printf(b, "ended after %.1f s with status %lld%s%.*s", v->seconds, (long long)end->status,
+                      end->why.n ? ", " : "", XL_FMT(end->why));
     else
         xl_buf_printf(b, "ended%s%.*s", end->why.n ? ": " : "", XL_FMT(end->why));
     if (end->signal)

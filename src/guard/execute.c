@@ -22,9 +22,9 @@ static void count_step(guard_state *g, xl_module_metrics *mm)
         guard_memory_due();
 }
 
-/* What the host read since the execution before this one kept this one waiting. Told of the module whose result could be
- * read: a loop for training and one for evaluation each have their own count. Once is a log line, again and again is a
- * step that waits for the host. */
+/* What the host read since the execution before this one kept this one waiting. Told of the module whose result could
+ * be read: a loop for training and one for evaluation each have their own count. Once is a log line, again and again is
+ * a step that waits for the host. */
 static void count_wait(guard_state *g, xl_module_metrics *mm)
 {
     xl_module_metrics *before = atomic_load_explicit(&g->ran, memory_order_relaxed);

@@ -17,8 +17,8 @@ static bool same(contract *c, xl_value a, xl_value b)
     const xl_op *x = c->f->val[a.id].def, *y = c->f->val[b.id].def;
     if (a.id == b.id || c->steps == 0)
         return true;
-    if (!x || !y || x->code != y->code || x->nin != y->nin || x->nout != 1 || y->nout != 1 || x->nregion || y->nregion ||
-        x->code == XL_OP_UNKNOWN || (xl_ops[x->code].flags & (XL_OP_EFFECT | XL_OP_COLLECTIVE)) ||
+    if (!x || !y || x->code != y->code || x->nin != y->nin || x->nout != 1 || y->nout != 1 || x->nregion ||
+        y->nregion || x->code == XL_OP_UNKNOWN || (xl_ops[x->code].flags & (XL_OP_EFFECT | XL_OP_COLLECTIVE)) ||
         !xl_type_eq(xl_value_type(c->f, a), xl_value_type(c->f, b)))
         return false;
     c->steps--;

@@ -7,9 +7,9 @@
 /* The attribute `form` of xlane.product_sum: x y + z, x y - z, z - x y. */
 typedef enum { XL_PRODUCT_PLUS, XL_PRODUCT_LESS, XL_LESS_PRODUCT, XL_PRODUCT_FORMS } xl_product_form;
 
-/* An f32 or f64 product of the same region that one addition or subtraction reads, and nothing else, becomes one op with
- * it (xlane.product_sum), which rounds once. Of two products the first. A rule of the program as it was lowered: the
- * planner, the sizes and the machine have no part in it. */
+/* An f32 or f64 product of the same region that one addition or subtraction reads, and nothing else, becomes one op
+ * with it (xlane.product_sum), which rounds once. Of two products the first. A rule of the program as it was lowered:
+ * the planner, the sizes and the machine have no part in it. */
 void xl_contract(xl_module *m);
 
 #endif
