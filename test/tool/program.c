@@ -246,8 +246,11 @@ static bool adds(const xl_region *r) /* anything but picking one of two */
     return false;
 }
 
-/* SUMS: operands may be added in another order. CURVE: a function that is approximated. */
-typedef enum { EXACT, CURVE, SUMS } kind;
+/* SUMS: operands may be added in another order. CURVE: a function that is approximated. PRODUCT: another compiler may
+ * round it with the sum that reads it, or not. */
+typedef enum { EXACT, CURVE, SUMS, PRODUCT } kind;
+static bool foreign;                                       /* results are for comparison with another compiler's */
+
 static kind kind_of(const xl_func *f, const xl_op *op)
 {
     if (!op->nout)
@@ -293,6 +296,8 @@ static kind kind_of(const xl_func *f, const xl_op *op)
     if (real && xl_dtype_class(xl_out_type(f, op, 0)->dtype) == XL_CLASS_COMPLEX &&
         (op->code == XL_OP_MULTIPLY || op->code == XL_OP_DIVIDE))
         return CURVE;
+    if (foreign && real && op->code == XL_OP_MULTIPLY)
+        return PRODUCT;
     return EXACT;
 }
 
@@ -402,6 +407,7 @@ static void shake_region(shaker *x, xl_region *r, xl_value *now)
         for (uint32_t j = 0; j < op[i]->nout && k != EXACT; j++)
             now[op[i]->out[j].id] = shaken(x, &b, op[i]->out[j],
                                            k == CURVE                                ? 4
+                                           : k == PRODUCT                            ? 1
                                            : narrow(xl_out_type(f, op[i], j)->dtype) ? 1
                                                                                      : 2 + sqrt(terms(f, op[i])) / 4);
     }
@@ -1096,6 +1102,7 @@ int main(int argc, char **argv)
             return 0;
         }
         char path[600];
+        foreign = true;
         snprintf(path, sizeof path, "%s/program.mlir", argv[4]);
         mkdir(argv[4], 0777);
         FILE *f = fopen(path, "w");
