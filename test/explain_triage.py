@@ -116,7 +116,7 @@ def _():
                                                  cache=os.path.join(os.path.dirname(script("x", "")), "cache-again"))
     cold, _ = run("cold", sys.executable, path, **kw)
     warm, _ = run("warm", sys.executable, path, **kw)
-    nothing = "this run compiled nothing: each of these programs was loaded from a cache\n"
+    nothing = "this run compiled nothing: each program that it ran was loaded from a cache\n"
     assert nothing not in xlane("explain", cold) and nothing in xlane("explain", warm), xlane("explain", warm)
     assert re.search(r"in addition, \d+ compiles of", xlane("explain", cold)), xlane("explain", cold)
     assert re.search(r"in addition, \d+ loads from a cache of", xlane("explain", warm)), xlane("explain", warm)
@@ -225,6 +225,74 @@ def _():
     alone = "import jax, jax.numpy as jnp\nf = jax.jit(lambda a: jnp.sin(a) + 1)\nfor i in range(12):\n    f(jnp.ones(4))\n"
     text = xlane("explain", python("functions_alone", alone)[0])
     assert text.startswith("`_lambda` (functions_alone.py:2) compiled once, ran 12 times: no recompile\n"), text
+
+
+@check("W7_a_number_that_changes_as_a_size_does_is_perhaps_its_result")
+def _():
+    code = """
+import jax, jax.numpy as jnp
+from functools import partial
+@partial(jax.jit, static_argnums=1)
+def f(x, k):
+    return (x * k).MEAN
+for i in range(20):
+    f(jnp.ones(32 if i < 12 else 16, jnp.float32 if i < 12 else jnp.DTYPE), FIRST if i < 12 else THEN)
+"""
+    value = "did a Python value traced into it change?    %s\n"
+    for name, words, says, answer in (
+        ("with", ("sum()", "float32", "2", "1"), "perhaps as a result: constant 2 -> 1,",
+         "perhaps: a number changed as a size did; the list has it"),
+        ("mean", ("mean()", "float32", "2", "2"), "             as a result: constant 32 -> 16,", "no"),
+        ("other", ("sum()", "float32", "2", "7"), "             constant 2 -> 7,", "yes"),
+        ("narrow", ("sum()", "bfloat16", "0.5", "0.3"), "constant f32 -> bf16 (0.5 -> 0.3", "yes"),
+        ("rounded", ("sum()", "bfloat16", "0.3", "0.3"), "dtype changed from f32 to bf16", "no"),
+    ):
+        text = code
+        for key, word in zip(("MEAN", "DTYPE", "FIRST", "THEN"), words):
+            text = text.replace(key, word)
+        said = xlane("explain", python("number_" + name, text)[0])
+        assert says in said and value % answer in said, said
+
+
+@check("W7_what_the_policy_refused_was_neither_compiled_nor_traced_again")
+def _():
+    code = """
+import jax, jax.numpy as jnp
+@jax.jit
+def step(x):
+    return x * 2
+for n in [4] * 12 + [7] * 6 + [5] * 6:
+    try:
+        step(jnp.ones(n))
+    except Exception as e:
+        print(e)
+"""
+    folder, err = python("refused", code, args=("--policy", "stop", "--summary"), status=3)
+    text = xlane("explain", folder)
+    assert text.startswith("`step` compiled once, and was refused by the policy 12 times: argument `x` dimension 0 took 4, 7, 5 at"), text
+    assert "outside the loop" not in text and "was the same program traced again?           no" in text, text
+    assert "2 after it; `xlane explain" in err, err
+
+
+@check("W7_ranks_that_compiled_different_programs_are_named_afterwards")
+def _():
+    code = """
+import jax, jax.numpy as jnp, numpy as np
+jax.distributed.initialize()
+from jax.sharding import Mesh, PartitionSpec as P, NamedSharding
+rows = NamedSharding(Mesh(np.array(jax.devices()), "d"), P("d"))
+rate = RATE
+x = jax.make_array_from_callback((8,), rows, lambda i: np.arange(8, dtype="f")[i])
+f = jax.jit(lambda x: x - rate * x.sum(), out_shardings=rows)
+for i in range(4):
+    x = f(x)
+x.block_until_ready()
+"""
+    for name, rate in ("apart", "0.1 if jax.process_index() == 0 else 0.2"), ("alike", "0.1"):
+        text = xlane("explain", python("ranks_" + name, code.replace("RATE", rate), args=("-n", "2"))[0])
+        told = [l for l in text.split("\n")
+                if " is not one program: rank 1 compiles another program than rank 0: constant 0.1 -> 0.2" in l]
+        assert len(told) == (name == "apart"), text
 
 
 @check("W7_a_function_that_is_made_anew_is_the_same_step")

@@ -47,8 +47,9 @@ static void put_why(xl_buf *b, const xl_node *e)
                 xl_buf_puts(b, "             and more like these: --json lists all\n");
                 break;
             }
-            xl_buf_printf(b, "             %s%.*s\n", follows ? "as a result: " : "",
-                          XL_FMT(str_of(detail->kid[i], "text")));
+            const xl_node *maybe = xl_node_get(detail->kid[i], "perhaps");
+            xl_buf_printf(b, "             %s%s%.*s\n", maybe && maybe->b ? "perhaps " : "",
+                          follows ? "as a result: " : "", XL_FMT(str_of(detail->kid[i], "text")));
         }
     if (words.n)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(words));
@@ -69,7 +70,7 @@ static void put_why(xl_buf *b, const xl_node *e)
         xl_buf_printf(b, "             not in the cache: %.*s\n", XL_FMT(cache));
     if (str_of(e, "uncacheable").n)
         xl_buf_printf(b, "             not cached: %.*s\n", XL_FMT(str_of(e, "uncacheable")));
-    if (str_of(e, "error").n)
+    if (str_of(e, "error").n && !is(e, "result", "stopped")) /* what stopped it is told above */
         xl_buf_printf(b, "             %.*s\n", XL_FMT(str_of(e, "error")));
 }
 

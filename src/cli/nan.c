@@ -589,7 +589,8 @@ static void put_words(const look *l, teller *t, const origin *o, xl_buf *b)
                          "looks for it there\n",
                       (unsigned long long)o->captured, l->p.path, l->name);
     } else {
-        xl_buf_printf(b, "no %s: all outputs are %s\n", l->what, opt.inf ? "finite" : "free of it");
+        xl_buf_printf(b, "no %s: all outputs are %s\n", l->what,
+                      opt.inf ? "finite" : "free of it; --inf looks for infinities");
     }
     size_t n = xl_walk_elsewhere(l->w, &first);
     if (n)

@@ -508,8 +508,8 @@ static void rerun_text(const rerun *r, const char *name, xl_buf *b)
     }
     xl_buf_str(b, xl_buf_view(&r->f64));
     if (r->nan || r->inf)
-        xl_buf_printf(b, "the outputs have %llu NaN and %llu Inf; `xlane nan %s` finds where they come from\n",
-                      (unsigned long long)r->nan, (unsigned long long)r->inf, name);
+        xl_buf_printf(b, "the outputs have %llu NaN and %llu Inf; `xlane nan %s%s` finds where they come from\n",
+                      (unsigned long long)r->nan, (unsigned long long)r->inf, r->nan ? "" : "--inf ", name);
     if (captured->equal < captured->compared && repeated->equal == repeated->compared && r->same)
         xl_buf_puts(b, "the same plugin repeats itself and not the capture: the device or the machine computed "
                        "something else then; run this on both\n");

@@ -393,8 +393,17 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
             "xlane: JAX keeps nothing in JAX_COMPILATION_CACHE_DIR here: it caches for its own platforms alone, and "
             "the embedded device is none; %s\n",
             xl_home_off(ours) ? "xlane's cache would serve, and is off" : "xlane's cache serves instead");
-    if (p->diagnostic)
-        fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",
+    size_t slow = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const xl_setting *s = &p->set[i];
+        if (!xl_setting_diagnoses(s))
+            continue;
+        slow++;
+        fprintf(stderr, "xlane: diagnostic: %.*s is %.*s (%.*s), which adds work: the timings are no benchmark\n",
+                XL_FMT(s->var && !s->flag ? xl_str_of(s->var) : s->name), XL_FMT(s->value), XL_FMT(s->origin));
+    }
+    if (p->diagnostic && !slow)
+        fprintf(stderr, "xlane: diagnostic: profile %.*s says that it adds work; its timings are no benchmark\n",
                 XL_FMT(p->name));
     fprintf(stderr, "xlane: recorded in %s\n", dir);
     xl_metrics_free(m);

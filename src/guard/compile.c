@@ -813,12 +813,28 @@ static PJRT_Error *differing(guard_state *g, compile *c)
     return out;
 }
 
+/* Whether the program was refused before; if not, it is noted as refused. */
+static bool refused_before(guard_state *g, const xl_digest *d)
+{
+    bool found = false;
+    xl_mutex_lock(&g->compile_lock);
+    for (uint32_t i = 0; i < g->nrefused && i < GUARD_REFUSED; i++)
+        found |= !memcmp(&g->refused[i], d, sizeof *d);
+    if (!found)
+        g->refused[g->nrefused++ % GUARD_REFUSED] = *d;
+    xl_mutex_unlock(&g->compile_lock);
+    return found;
+}
+
 /* A step's program has changed after the warm-up window, and the policy is to stop. NULL: no memory for an error. */
 static PJRT_Error *refuse(guard_state *g, compile *c)
 {
     xl_buf text = { 0 }, what = { 0 };
-    xl_buf_printf(&what, "%s %s: %.*s", c->name, strcmp(c->reason, "identical") ? "changed" : "was requested again",
-                  XL_FMT(xl_buf_view(&c->why)));
+    if (refused_before(g, &c->key.digest))
+        xl_buf_printf(&what, "%s was asked for again with a program that had been refused", c->name);
+    else
+        xl_buf_printf(&what, "%s %s: %.*s", c->name, strcmp(c->reason, "identical") ? "changed" : "was requested again",
+                      XL_FMT(xl_buf_view(&c->why)));
     xl_buf_printf(&text,
                   "xlane: the policy is to stop when a step's program changes or is traced again after the warm-up "
                   "window. %.*s. Run "

@@ -48,7 +48,7 @@ typedef struct guard_plugin {
     bool no_serialize_warned;
 } guard_plugin;
 
-enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64, GUARD_STORES = 8, GUARD_NUMBERS = 16 };
+enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64, GUARD_STORES = 8, GUARD_NUMBERS = 16, GUARD_REFUSED = 16 };
 
 /* A client's key-value store: the callbacks live as long as the client. */
 typedef struct {
@@ -85,7 +85,9 @@ struct guard_state {
     xl_metrics *metrics;
     xl_cache *cache;                                       /* NULL: off */
     xl_contracts *contracts;
-    xl_mutex compile_lock;                                 /* contracts */
+    xl_mutex compile_lock;                                 /* contracts, and: */
+    xl_digest refused[GUARD_REFUSED];                      /* the programs that the policy refused last */
+    uint32_t nrefused;
     xl_mutex table_lock;                                   /* execs */
     exec_info **exec;
     uint32_t nexec, capexec;

@@ -313,8 +313,10 @@ static void say_pair(xl_str ref, xl_str odd, xl_buf *out)
 static void say_odd(meeting *m, int ref, int odd, uint32_t agree, xl_buf *text)
 {
     xl_buf a = { 0 }, b = { 0 };
-    xl_buf_printf(text, "%srank %d compiles another program than rank %d and %u other%s: ", text->n ? ". " : "", odd,
-                  ref, agree - 1, agree == 2 ? "" : "s");
+    xl_buf_printf(text, "%srank %d compiles another program than rank %d", text->n ? ". " : "", odd, ref);
+    if (agree > 1)
+        xl_buf_printf(text, " and %u other%s", agree - 1, agree == 2 ? "" : "s");
+    xl_buf_puts(text, ": ");
     if (take(m, "record", ref, read_seconds, &a) && take(m, "record", odd, read_seconds, &b))
         say_pair(xl_buf_view(&a), xl_buf_view(&b), text);
     else

@@ -960,6 +960,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         }
         if (d->follows)
             xl_json_put_bool(j, "follows", true);
+        if (d->perhaps)
+            xl_json_put_bool(j, "perhaps", true);
         if (d->file.n) {
             xl_buf where = { 0 };
             xl_buf_printf(&where, "%.*s:%u", XL_FMT(d->file), d->line);

@@ -376,6 +376,11 @@ static int by_name(const void *x, const void *y)
     return xl_str_cmp(((const xl_setting *)x)->name, ((const xl_setting *)y)->name);
 }
 
+bool xl_setting_diagnoses(const xl_setting *s)
+{
+    return s->use == XL_USE_DIAG && s->value.n && !xl_str_is(s->value, "0") && !xl_str_is(s->value, "false");
+}
+
 static void finish(xl_profile *p)
 {
     xl_hash h;
@@ -386,8 +391,7 @@ static void finish(xl_profile *p)
     xl_hash_init(&h);
     for (size_t i = 0; i < p->n; i++) {
         const xl_setting *s = &p->set[i];
-        if (s->use == XL_USE_DIAG && s->value.n && !xl_str_is(s->value, "0") && !xl_str_is(s->value, "false"))
-            p->diagnostic = true;
+        p->diagnostic |= xl_setting_diagnoses(s);
         if (s->use != XL_USE_CODE || !s->value.n || xl_str_is(s->origin, "environment") ||
             xl_str_is(s->origin, "default"))
             continue;

@@ -25,6 +25,7 @@ typedef struct {
     bool bytes;              /* the value is a size in bytes */
     xl_setting_use use;
 } xl_setting;
+bool xl_setting_diagnoses(const xl_setting *s);            /* a debug setting that is on: it costs time */
 
 typedef struct {
     xl_str name, file, about;

@@ -333,7 +333,11 @@ static xl_error *list_runs(xl_arena *a, const char *runs, const char *maker, xl_
     *names = NULL;
     *n = 0;
     if (access(runs, F_OK) && errno != EACCES)
-        return XL_ERR(NOT_FOUND, "there is no folder %s here; `%s` makes it, or give the folder of a run", runs, maker);
+        return strcmp(runs, xl_runs_folder())
+                   ? XL_ERR(NOT_FOUND, "there is no folder %s; runs are looked for in %s unless another is named", runs,
+                            xl_runs_folder())
+                   : XL_ERR(NOT_FOUND, "there is no folder %s here; `%s` makes it, or give the folder of a run", runs,
+                            maker);
     xl_error *err = xl_dir_list(a, runs, names, n);
     return err ? xl_error_next(xl_error_wrap(err, "looking for runs"), "XLANE_RUNS=DIR names another folder") : NULL;
 }

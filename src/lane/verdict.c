@@ -100,7 +100,7 @@ bool xl_event_again(const xl_node *e)
 static bool among_ops(const xl_node *detail, const xl_node *d)
 {
     for (size_t i = 0; i < detail->n && is(d, "what", "constant"); i++)
-        if (is(detail->kid[i], "what", "op") && str_of(d, "where").n &&
+        if (is(detail->kid[i], "what", "op") && !flag(detail->kid[i], "follows") && str_of(d, "where").n &&
             xl_str_eq(str_of(detail->kid[i], "where"), str_of(d, "where")))
             return true;
     return false;
@@ -150,6 +150,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         const xl_cause *c = detail_cause(e, d);
         xl_str where = str_of(d, "where"), what = str_of(d, "what"), name = str_of(d, "name");
         v->lines |= where.n > 0;
+        v->perhaps |= flag(d, "perhaps");
         if (!c || flag(d, "follows") || among_ops(detail, d))
             continue;
         any = true;
@@ -402,6 +403,17 @@ static void find_end(xl_arena *a, const char *dir, xl_run_verdict *v)
     v->cut = v->going || v->gaps ? 0 : count_cut(v);
 }
 
+/* A program that the policy had refused already, and that was asked for once more. */
+static bool refused_before(const xl_run_verdict *v, size_t event)
+{
+    if (!is(v->event[event], "result", "stopped") || xl_event_cause(v->event[event])->ask != XL_ASK_AGAIN)
+        return false;
+    for (size_t i = 0; i < event; i++)
+        if (v->of[i] == v->of[event] && is(v->event[i], "result", "stopped"))
+            return true;
+    return false;
+}
+
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
 {
     xl_error *err = NULL;
@@ -456,6 +468,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             u->reads_value = flag(e, "reads_value");
             v->placed |= u->place.n > 0;
         }
+        u->refused += is(e, "result", "stopped");
         u->step |= is(e, "phase", "steady") || is(e, "result", "failed") || is(e, "result", "stopped");
         v->torch |= xl_str_starts(str_of(e, "module"), XL_STR("SyncTensorsGraph"));
     }
@@ -497,7 +510,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->steps += v->unit[i]->step;
     }
     for (size_t i = 0; i < v->nevent; i++) {
-        if (!v->of[i] || !v->of[i]->step || !xl_event_again(v->event[i]))
+        if (!v->of[i] || !v->of[i]->step || !xl_event_again(v->event[i]) || refused_before(v, i))
             continue;
         bool same = xl_event_cause(v->event[i])->ask == XL_ASK_AGAIN, late = is(v->event[i], "phase", "steady");
         v->traced += same;
@@ -625,6 +638,8 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
         xl_buf_printf(b, "compiled %s and was loaded from the cache %s", times(made, word[0]), times(stored, word[1]));
     if (all > 1 && (!stored || !made))
         xl_buf_printf(b, "%d times", all);
+    if (u->refused)
+        xl_buf_printf(b, ", and was refused by the policy %s", times(u->refused, word[0]));
     if (!u->ncause) {
         if (u->runs)
             xl_buf_printf(b, ", ran %s%llu time%s", xl_verdict_open(v) ? "at least " : "",
@@ -665,6 +680,16 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
     }
     if (u->ncause > n)
         xl_buf_printf(b, "    and %zu more: the list of --all has them\n", u->ncause - n);
+}
+
+/* Each of the ranks that differ says so. */
+static bool said_before(const xl_run_verdict *v, size_t event)
+{
+    for (size_t i = 0; i < event; i++)
+        if (is(v->event[i], "event", "divergence") &&
+            xl_str_eq(str_of(v->event[i], "text"), str_of(v->event[event], "text")))
+            return true;
+    return false;
 }
 
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
@@ -724,7 +749,14 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         xl_buf_printf(b, "%d program%s compiled again, for the cache had dropped %s to keep its size: --cache-max\n",
                       v->dropped, v->dropped == 1 ? " was" : "s were", v->dropped == 1 ? "it" : "them");
     if (v->nunit && !v->compiled && !v->failed && !v->gaps && !v->going)
-        xl_buf_puts(b, "this run compiled nothing: each of these programs was loaded from a cache\n");
+        xl_buf_puts(b, "this run compiled nothing: each program that it ran was loaded from a cache\n");
+    for (size_t i = 0; i < v->nevent; i++)
+        if (is(v->event[i], "event", "divergence") && !said_before(v, i)) {
+            xl_run_name_say(v, str_of(v->event[i], "module"), b);
+            xl_buf_printf(b, " is not one program: %.*s; ranks that run different programs hang or sum what does not "
+                             "belong together: make what differs the same on each\n",
+                          XL_FMT(str_of(v->event[i], "text")));
+        }
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];
         xl_str error = str_of(e, "error");
@@ -753,6 +785,9 @@ void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
     xl_buf_printf(b, "did input shapes or dtypes change?           %s\n", v->shape ? "yes" : no);
     xl_buf_printf(b, "did the profile or the SPMD policy change?   %s\n", v->policy ? "yes" : no);
     xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : no);
-    xl_buf_printf(b, "did a Python value traced into it change?    %s\n", v->value ? "yes" : no);
+    xl_buf_printf(b, "did a Python value traced into it change?    %s\n",
+                  v->value     ? "yes"
+                  : v->perhaps ? "perhaps: a number changed as a size did; the list has it"
+                               : no);
     xl_buf_printf(b, "was the same program traced again?           %s\n", v->again ? "yes" : no);
 }

@@ -43,6 +43,7 @@ typedef struct {
     int processes;                                         /* that compiled or loaded it */
     bool alike;                                            /* and each as often as that one */
     int all_compiles, all_cached, all_loaded;              /* of all processes */
+    int refused;                                           /* by the policy, in all processes */
     uint64_t runs;                                         /* executions of all; 0 where none were recorded */
     double first, last;                                    /* seconds of its first and last compile */
     xl_cause_seen *cause;
@@ -58,6 +59,7 @@ typedef struct {
     xl_run_unit **unit;
     size_t nunit;
     bool shape, policy, branch, value, again, lines, torch;
+    bool perhaps;                                          /* a number changed as a size did */
     bool builtin;                                          /* JAX took its built-in cpu, of which nothing is recorded */
     bool placed;                                           /* the lines that run graphs were recorded */
     int steps;                                             /* units that are steps */

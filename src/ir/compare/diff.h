@@ -25,7 +25,8 @@ typedef struct {
     uint32_t line, last;                                   /* last: of the ops that came or went here; 0: none did */
     uint32_t times;                                        /* how often this sentence was found */
     uint32_t ops;                                          /* number of ops added or removed here */
-    bool follows; /* a consequence of other sizes or arguments, not a cause */
+    bool follows;                                          /* a consequence of other sizes or arguments, not a cause */
+    bool perhaps;                                          /* or a number that only happens to change as a size does */
     bool recast;                                           /* CONSTANT: of another dtype */
     bool again;   /* ARGS: the other program has some of the same call */
     bool makes;   /* OP: they make arrays from numbers alone, or are of lines that both programs have */

@@ -133,9 +133,11 @@ static void consequences(xl_differ *d)
             x->follows = ops;
         else if (!moves)
             x->follows = x->at_call && below;
-        else if (x->kind == XL_DIFF_CONSTANT)
-            x->follows =
-                xl_str_f64(x->before, &before) && xl_str_f64(x->after, &after) && xl_diff_from_size(d, before, after);
+        else if (x->kind == XL_DIFF_CONSTANT && xl_str_f64(x->before, &before) && xl_str_f64(x->after, &after)) {
+            xl_diff_origin from = xl_diff_from_size(d, before, after);
+            x->follows = from != XL_DIFF_NUMBER;
+            x->perhaps = from == XL_DIFF_AS_SIZE;
+        }
         if (!(x->kind == XL_DIFF_OP && x->follows && same))
             d->list[kept++] = *x;
     }

@@ -102,12 +102,14 @@ void xl_diff_sizes(xl_differ *d, const xl_type *s, const xl_type *t)
 static bool whole(double x) { return fabs(x) < 1e15 && fabs(x - round(x)) <= 1e-4 * fmax(1, fabs(x)); }
 static bool near(double x, double y) { return fabs(x - y) <= 1e-4 * fmax(fabs(x), fabs(y)); }
 
-/* A number that is computed from a size: the size itself, one more or less, a multiple, or the reciprocal or root of
- * one of these. */
-bool xl_diff_from_size(const xl_differ *d, double before, double after)
+/* A number that is computed from a size: the size itself, or its reciprocal, root or logarithm. One that changes by the
+ * same factor or difference as a size is perhaps computed from it (one more, half of it), perhaps written by somebody.
+ * */
+xl_diff_origin xl_diff_from_size(const xl_differ *d, double before, double after)
 {
+    xl_diff_origin found = XL_DIFF_NUMBER;
     if (before == 0 || after == 0)
-        return false;
+        return XL_DIFF_NUMBER;
     const double form[4][2] = { { before, after },
                                 { 1 / before, 1 / after },
                                 { before * before, after * after },
@@ -122,14 +124,16 @@ bool xl_diff_from_size(const xl_differ *d, double before, double after)
                 double x = form[q][0], y = form[q][1];
                 if (!whole(x) || !whole(y))
                     continue;
+                if (near(x, was) && near(y, is))
+                    return XL_DIFF_SIZE;
                 if (near(x * is, y * was) || near(y - x, is - was) || near((x + 1) * is, (y + 1) * was) ||
                     near((x - 1) * is, (y - 1) * was))
-                    return true;
+                    found = XL_DIFF_AS_SIZE;
             }
             if (near(after - before, log(is / was)))
-                return true;
+                return XL_DIFF_SIZE;
         }
-    return false;
+    return found;
 }
 
 /* ---- notes ------------------------------------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 /* What differs between the ops of two functions: see diff_modules.c for the order in which they pair up. */
 #include "ir/compare/diff_state.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/table.h"
@@ -120,6 +121,14 @@ static xl_str element_words(xl_differ *d, const xl_attr *a, size_t byte)
     return xl_say_attr(d->arena, &one);
 }
 
+/* Of two dtypes: whether the one number of each is another, beyond what the coarser of bf16 and up rounds away. */
+static bool other_number(xl_differ *d, const xl_attr *s, const xl_attr *t)
+{
+    double x, y;
+    return (s->splat || !s->type->rank) && (t->splat || !t->type->rank) && xl_str_f64(xl_say_attr(d->arena, s), &x) &&
+           xl_str_f64(xl_say_attr(d->arena, t), &y) && fabs(x - y) > 0x1p-7 * fmax(fabs(x), fabs(y));
+}
+
 /* The constant a became b; use reads it. */
 static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, xl_value v)
 {
@@ -130,7 +139,8 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
     if (said(d, a, b))
         return;
     if (!alike && (d->shapes || d->dtypes)) { /* its type follows from the arguments': the value is what counts */
-        if (s->splat || t->splat || s->type->rank || t->type->rank || d->dtypes || s->dtype != t->dtype)
+        if (s->dtype != t->dtype ? !other_number(d, s, t)
+                                 : s->splat || t->splat || s->type->rank || t->type->rank || d->dtypes)
             return;
     }
     if (d->stack_b.n) /* PyTorch/XLA: the line that made it (arange) */
@@ -174,8 +184,8 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
         xl_diff_sizes(d, s->type, t->type);
     } else if (s->dtype != t->dtype ||
                (s->type->rank && !same_shape(s->type, t->type))) { /* the values may read alike */
-        x.recast = s->dtype != t->dtype;
-        if (!x.recast) { /* no number that somebody wrote changed */
+        x.recast = s->dtype != t->dtype && !other_number(d, s, t);
+        if (s->dtype == t->dtype) { /* no number that somebody wrote changed */
             x.kind = XL_DIFF_SHAPE;
             x.size = new_size(s->type, t->type);
         }

@@ -9,6 +9,7 @@
 
 typedef struct { uint64_t *p; uint32_t n; } xl_diff_lines; /* source lines as numbers, sorted, each once */
 typedef struct { double before, after; } xl_diff_resize;   /* a size that differs */
+typedef enum { XL_DIFF_NUMBER, XL_DIFF_AS_SIZE, XL_DIFF_SIZE } xl_diff_origin; /* of two numbers: a size, or as one */
 typedef struct { xl_str file; uint32_t line; } xl_diff_site;
 typedef struct { const xl_func *a, *b; } xl_diff_func_pair;
 typedef struct { const xl_op *a, *b; } xl_diff_op_pair;
@@ -52,7 +53,7 @@ bool xl_diff_on_line(const xl_diff_lines *l, uint64_t line);
 bool xl_diff_moved(const xl_differ *d);                    /* sizes or arguments differ: ops may change with them */
 void xl_diff_size(xl_differ *d, int64_t before, int64_t after);
 void xl_diff_sizes(xl_differ *d, const xl_type *s, const xl_type *t);
-bool xl_diff_from_size(const xl_differ *d, double before, double after);
+xl_diff_origin xl_diff_from_size(const xl_differ *d, double before, double after);
 void xl_diff_note(xl_differ *d, xl_diff x);                /* records x; a sentence that is there already is counted */
 void xl_diff_place(const xl_module *m, xl_loc loc, xl_diff *x); /* sets x's file and line */
 xl_str xl_diff_at(const xl_differ *d, const xl_diff *x);   /* " at FILE:LINE", or nothing */
