@@ -299,7 +299,7 @@ def _():
     of = lambda: {r["name"].split("-", 2)[2]: r for r in json.loads(listed("--json"))}
     os.mkdir(runs)
     assert "no runs in %s" % runs in listed() and listed("--json").strip() == "[]"
-    assert "`xlane run -- CMD` makes it" in xlane("runs", runs + "-none", status=1)
+    assert "there is no folder %s-none; runs are looked for in " % runs in xlane("runs", runs + "-none", status=1)
     python("steady", STEPS % "", runs=runs)
     python("grows", STEPS % "for n in 3, 4, 5:\n    for i in range(9):\n        step(jnp.ones(n))", runs=runs)
     run("leaves", sys.executable, "-c", "import sys; sys.exit(137)", runs=runs, status=137)

@@ -3,6 +3,7 @@ import functools
 import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -139,7 +140,10 @@ def _():
     profile("diag", "inherits: [cpu, debug-recompile]\n")
     p, folder = run("diag", sys.executable, STEP, args=("--profile", "diag", "--summary"))
     _, plain = run("plain", sys.executable, STEP, args=("--profile", "cpu"))
-    assert "diagnostic: profile diag" in p.stderr, p.stderr
+    assert re.search(r"diagnostic: JAX_\w+ is \w+ \(built-in debug-recompile", p.stderr), p.stderr
+    assert "(environment), which adds work" not in p.stderr and "profile diag says" not in p.stderr, p.stderr
+    p, _ = run("variable", sys.executable, STEP, args=("--profile", "cpu", "--summary"), env={"JAX_LOG_COMPILES": "1"})
+    assert "diagnostic: JAX_LOG_COMPILES is 1 (environment), which adds work" in p.stderr, p.stderr
     for out in (xlane("explain", folder).stdout, xlane("explain", plain, folder).stdout,
                 xlane("metrics", folder).stdout):
         assert out.startswith("DIAGNOSTIC RUN (profile diag@"), out
