@@ -16,6 +16,19 @@ XLANE = os.path.join(BUILD, "xlane")
 PLUGIN = os.path.join(BUILD, "libxlane-cpu.so")
 TMP = tempfile.mkdtemp(prefix="xlane-words-")
 ALL = os.environ.get("XLANE_TEST_ALL") == "1"
+UNENDED = "was killed or could not write, and its program ended with it or later"
+# 40 steps of one program; %s: what comes after them
+STEPS = """
+import os, signal, time, jax, jax.numpy as jnp
+@jax.jit
+def step(w):
+    return w * 0.9 + 1
+w = jnp.ones((8, 8))
+for i in range(40):
+    w = step(w)
+w.block_until_ready()
+%s
+"""
 
 
 def environment(**more):

@@ -8,6 +8,7 @@ import jax, jax.numpy as jnp
 
 _check.prefix = "cudnn_"
 B, T, H, G, S = 2, 64, 4, 2, 32
+COMPARED = "0.10.2", "0.11.2"  # versions of JAX whose inside jax_text() knows; a newer one may have another
 
 
 def check(name, why):
@@ -57,6 +58,8 @@ def main():
     try:
         theirs = calls(jax_text())
     except (ImportError, AttributeError, TypeError) as e:
+        if jax.__version__ in COMPARED:
+            raise
         _check.skip("as_jax", f"this JAX has another inside ({e!r:.120})")
         theirs = None
     for name, word, want in (("scan", "model.scan=true", True), ("loop", "model.scan=false", True),

@@ -222,7 +222,7 @@ def _():
     text = xlane("explain", python("functions_one", HEALTHY)[0])
     assert text.startswith("`train_step` compiled once"), text
     # one that has no name says it always
-    alone = "import jax, jax.numpy as jnp\nf = jax.jit(lambda a: jnp.sin(a) + 1)\nfor i in range(12):\n    f(jnp.ones(4))\n"
+    alone = "import jax, jax.numpy as jnp\nf = jax.jit(lambda a: jnp.sin(a) + 1)\nfor i in range(12): f(jnp.ones(4))\n"
     text = xlane("explain", python("functions_alone", alone)[0])
     assert text.startswith("`_lambda` (functions_alone.py:2) compiled once, ran 12 times: no recompile\n"), text
 
@@ -269,7 +269,8 @@ for n in [4] * 12 + [7] * 6 + [5] * 6:
 """
     folder, err = python("refused", code, args=("--policy", "stop", "--summary"), status=3)
     text = xlane("explain", folder)
-    assert text.startswith("`step` compiled once, and was refused by the policy 12 times: argument `x` dimension 0 took 4, 7, 5 at"), text
+    assert text.startswith("`step` compiled once, and was refused by the policy 12 times: "
+                           "argument `x` dimension 0 took 4, 7, 5 at"), text
     assert "outside the loop" not in text and "was the same program traced again?           no" in text, text
     assert "2 after it; `xlane explain" in err, err
 
@@ -456,7 +457,7 @@ def _():
            "for i in range(60):\n    w = step(w, jnp.ones(3 + max(0, i - 20)))\nprint(w)\n"
     _, err = python("grow", text)
     assert len([line for line in err.splitlines() if "jit_step is compiled again: shape:" in line]) == 4, err
-    text = "import jax, jax.numpy as jnp\n@jax.jit\ndef step(w, xs):\n    return w - sum(xs)\nw, xs = jnp.ones(4), []\n" \
+    text = "import jax, jax.numpy as jnp\n@jax.jit\ndef step(w, xs): return w - sum(xs)\nw, xs = jnp.ones(4), []\n" \
            "for i in range(60):\n    xs = xs + [jnp.ones(4)] * (i < 1 or i > 20)\n    w = step(w, xs)\nprint(w)\n"
     _, err = python("grows", text)                         # each element of the list is a new argument
     assert len([line for line in err.splitlines() if "jit_step is compiled again: args:" in line]) == 4, err
@@ -517,7 +518,8 @@ for v in 0.1, 0.2, 0.3, 0.4:
     looked_up(jnp.ones(6)), looked_up(jnp.ones(6))
 """
     text = xlane("explain", "--all", python("repeats", program)[0])
-    assert "multiply, stablehlo.broadcast_in_dim" not in text and "ops were added: stablehlo.broadcast_in_dim, stablehlo.multiply at " in text, text
+    assert "multiply, stablehlo.broadcast_in_dim" not in text, text
+    assert "ops were added: stablehlo.broadcast_in_dim, stablehlo.multiply at " in text, text
     assert re.search(r"^`looked_up` compiled 4 times: constant 6xf32, used by stablehlo.multiply: element 0 took "
                      r"0.1, 0.2, 0.3, 0.4 at \S+:%d; pass the value" % line_of(program), text, re.M), text
 

@@ -161,11 +161,13 @@ for i in range(20):
                 f.write(b"?")
         err, explain, top = go("damaged", runs)
         assert err.count("its entry in the cache cannot be used: ") == 1 and "xlane cache verify" in err, err
-        assert "%d programs were compiled again, for the entries in the cache could not be used" % len(entries) in explain
+        unusable = "%d programs were compiled again, for the entries in the cache could not be used"
+        assert unusable % len(entries) in explain, explain
         assert "_lambda compiled, which the cache had lost" in top, top
     subprocess.run([XLANE, "cache", "prune", "--max", "1", "--cache", cache], check=True, capture_output=True, env=ENV)
     err, explain, top = go("dropped", "runs-losing")
-    assert "cannot be used" not in err and "the cache had dropped them to keep its size: --cache-max" in explain, explain
+    assert "cannot be used" not in err, err
+    assert "the cache had dropped them to keep its size: --cache-max" in explain, explain
 
 
 FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:ENOSPC", "write:EIO", "open:EMFILE",

@@ -8,19 +8,7 @@ import subprocess
 import sys
 import time
 
-from _guarded import BUILD, PLUGIN, TMP, XLANE, check, done, environment, python, run, script, xlane
-
-STEPS = """
-import os, signal, time, jax, jax.numpy as jnp
-@jax.jit
-def step(w):
-    return w * 0.9 + 1
-w = jnp.ones((8, 8))
-for i in range(40):
-    w = step(w)
-w.block_until_ready()
-%s
-"""
+from _guarded import BUILD, PLUGIN, STEPS, TMP, UNENDED, XLANE, check, done, environment, python, run, script, xlane
 
 
 def outcomes():
@@ -95,7 +83,7 @@ def _():
         time.sleep(0.05)
     for verb in (["receipt", "show"], ["classify"]):
         text = xlane(*verb, folder, status=1)
-        assert "was killed or could not write, and its program ended with it or later" in text and "dmesg" in text and "has not ended" not in text, text
+        assert UNENDED in text and "dmesg" in text and "has not ended" not in text, text
         assert "goes on" not in text and "by itself" not in text, text
 
 
@@ -226,7 +214,7 @@ def _():
     assert re.search(r"^xlane: ran [\d.]+ s, exit status 3: the policy said stop \(the command's own was 1\)\n", err,
                      re.M), err
     for name, catches in ("caught", "except Exception: print('caught')"), ("ended", "finally: pass"):
-        folder, _ = python(name, STEPS % ("try:\n    for n in 3, 4:\n        for i in range(9):\n            step(jnp.ones(n))\n"
+        folder, _ = python(name, STEPS % ("try:\n    for n in [3] * 9 + [4] * 9:\n        step(jnp.ones(n))\n"
                                           + catches), status=3, args=("--policy", "stop"))
         assert re.search(r"^%s +[\d.]+ s  stopped by the policy  " % os.path.basename(folder),
                          xlane("runs", os.path.dirname(folder)), re.M), xlane("runs", os.path.dirname(folder))
@@ -248,7 +236,8 @@ import resource  # 4 TiB are refused on every machine, whatever it promises
 resource.setrlimit(resource.RLIMIT_AS, (1 << 38, 1 << 38))
 print(jax.jit(lambda n: jnp.zeros((1 << 20, 1 << 20)) + n)(1.0))""", status=1)
     text, cause = xlane("explain", folder), json.loads(xlane("classify", "--json", folder))
-    assert re.search(r"^`_lambda` \(too_large.py:13\) failed when it ran: .*no host memory for a buffer of 4398046511104 bytes; `xlane classify`",
+    assert re.search(r"^`_lambda` \(too_large.py:13\) failed when it ran: "
+                     r".*no host memory for a buffer of 4398046511104 bytes; `xlane classify`",
                      text, re.M), text
     assert ", 0 failed to compile\n" in text and " 0 failed\n" not in text, text
     assert cause["cause"] != "unknown" and cause["verdict"] == "smaller", cause

@@ -214,7 +214,7 @@ for verb in ["sample"], ["eval"], ["resume"], ["checkpoint", "verify"]:
 
 # Where ./runs cannot be made, the program runs unrecorded; a capture would have nowhere to go.
 write("new/runs", "")
-for options, status, said, ran in (([], 0, "this run is not recorded: making the folder runs: runs is a file; --runs=DIR", True),
+for options, status, said, ran in (([], 0, "not recorded: making the folder runs: runs is a file; --runs=DIR", True),
                                    (["-n", "2"], 0, "this run is not recorded: ", True),
                                    (["--capture=nonfinite"], 1, "making the folder runs: runs is a file", False)):
     p = subprocess.run([XLANE, "run", "--cache=off", "--summary", *options, "--", "echo", "it ran"],

@@ -380,7 +380,7 @@ holds("killed_compiling", killed_compiling)
 holds("agreement", agreement)
 holds("agreement_of_processes", agreement_of_processes)
 holds("launcher", launcher)
-holds("alone_is_said", alone)
+holds("one_process_where_a_launcher_started_more", alone)
 def late():
     for pause, who in (("", None), ("2:0.05", 2)):
         with Job("train", 3, JOB_STEPS="70", JOB_PAUSE=pause) as j:
