@@ -428,7 +428,7 @@ def _():
     assert "nothing was guarded" in p.stderr and advice not in p.stderr, p.stderr
     p, _ = run("status", "sh", "-c", "exit 7", status=7)
     step = "import jax, jax.numpy as jnp; print(jax.jit(jnp.sum)(jnp.ones(3)), jax.devices()[0].platform)"
-    p, _ = run("builtin", sys.executable, "-c", step, env=clean)
+    p, _ = run("builtin", sys.executable, "-c", step + "; raise SystemExit(3)", env=clean, status=3)
     assert p.stdout == "3.0 cpu\n" and p.stderr.count("built-in cpu") == 2 and "takes the embedded CPU" in p.stderr \
         and p.stderr.endswith("xlane: JAX used its built-in cpu backend; nothing was guarded\n") \
         and advice not in p.stderr, (p.stdout, p.stderr)      # the remedy once, when it happens

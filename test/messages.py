@@ -87,9 +87,9 @@ ROWS = [
      ["loaded a PJRT plugin"]),
     ("run_that_fails_before_a_device", ["run", "--runs=failing", "--cache=off", "--", sys.executable, "-c",
         "import no_such_module"], 1,
-     ["it ended with status 1 before it had loaded a PJRT plugin", "so no compile was recorded",
-      "what it printed says why"],
-     ["static or setuid", "nothing was recorded"]),
+     ["it ended with status 1, and no process of it had loaded a PJRT plugin", "so no compile was recorded",
+      "if it failed, its own output may say why"],
+     ["static or setuid", "nothing was recorded", "says why"]),
     ("explain_of_a_command_that_failed", ["explain", "last"], 1,
      ["compiles were not recorded: its command ended with exit status 1 before it had loaded a PJRT plugin"],
      ["start it with `xlane run -- ...` on"], {"env": {"XLANE_RUNS": "failing"}}),
@@ -107,7 +107,7 @@ ROWS = [
                                           "pass.py"],
      0, ["-pass.py\n"], []),
     ("explain_where_there_are_no_runs", ["explain", "elsewhere/nowhere"], 1,
-     ["no run folder called elsewhere/nowhere, and none in", "`xlane run -- CMD` makes one"], ["ls "],
+     ["no run folder called 'elsewhere/nowhere', and none in", "`xlane run -- CMD` makes one"], ["ls "],
      {"env": {"XLANE_RUNS": "/nope/runs"}}),
     ("a_log_level_that_is_none", ["run", "--cache=off", "--", "echo", "it ran"], 2,
      ["XLANE_LOG=banana: not one of: off error warn info debug: change it, or unset it"], ["it ran"],
@@ -124,8 +124,30 @@ ROWS = [
     ("a_run_of_no_name", ["explain", ""], 1, ["an empty name; `last` is the newest, `xlane runs` lists them"],
      ["none in"]),
     ("runs_of_no_folder", ["runs", ""], 2, ["the name of the folder is empty"], ["no folder  here"]),
-    ("run_with_runs_of_no_name", ["run", "--runs=", "--cache=off", "--", "true"], 2, ["--runs names no folder"],
+    ("run_with_runs_of_no_name", ["run", "--runs=", "--cache=off", "--", "true"], 2,
+     ["--runs is empty: give it a value, --runs=DIR"],
      ["0 bytes"]),
+    ("run_with_an_empty_policy", ["run", "--policy=", "--cache=off", "--", "true"], 2,
+     ["--policy is empty: give it a value, --policy=WORD, or leave it out"], ["not \n"]),
+    ("run_with_an_empty_watch", ["run", "--watch=", "--cache=off", "--", "true"], 2, ["--watch is empty"], ["PJRT"]),
+    ("an_empty_prompt_is_one", ["sample", "--prompt=", "nowhere"], 1, ["no run folder called 'nowhere'"], ["is empty"]),
+    ("a_cache_of_no_size", ["run", "--cache-max=0", "--", "true"], 2,
+     ["--cache-max takes a size above 0, such as 64MiB, not '0'"], ["PJRT"]),
+    ("a_cache_that_is_a_file", ["run", "--cache=afile", "--", "echo", "it ran"], 1,
+     ["/afile is a file; --cache=DIR names another folder"], ["it ran", "chmod"]),
+    ("a_cache_that_is_a_device", ["run", "--", "echo", "it ran"], 1, ["/dev/null is a file; --cache=DIR"],
+     ["it ran", "chmod"], {"env": {"XLANE_CACHE": "/dev/null"}}),
+    ("no_cache_by_name", ["run", "--", "echo", "it ran"], 0, ["it ran"], ["is a file"],
+     {"env": {"XLANE_CACHE": "off"}}),
+    ("counters_for_no_folder", ["run", "--prometheus=/nope/x.prom", "--cache=off", "--", "echo", "it ran"], 1,
+     ["--prometheus: making a temporary file for /nope/x.prom: No such file", "--prometheus=FILE names another"],
+     ["it ran"]),
+    ("counters_for_a_folder", ["run", "--prometheus=elsewhere", "--cache=off", "--", "echo", "it ran"], 1,
+     ["--prometheus: writing elsewhere: it is a folder; --prometheus=FILE"], ["it ran"]),
+    ("counters_for_a_device", ["run", "--prometheus=/dev/null", "--cache=off", "--", "echo", "it ran"], 1,
+     ["--prometheus: writing /dev/null: it is no plain file; --prometheus=FILE"], ["it ran"]),
+    ("counters_for_a_file", ["run", "--prometheus=x.prom", "--cache=off", "--", "echo", "it ran"], 0, ["it ran"],
+     ["--prometheus"]),
     ("runs_that_were_named_must_be_there", ["run", "--runs=afile/x", "--cache=off", "--", "echo", "it ran"], 1,
      ["xlane: making the folder afile/x: afile is a file; --runs=DIR names another"], ["it ran", "not recorded"]),
     ("and_so_must_those_of_the_variable", ["run", "--cache=off", "--", "echo", "it ran"], 1,
@@ -250,12 +272,12 @@ xlane("run", "--name", "strain", "--cache=off", "--", "true")
 for _ in range(2):
     xlane("run", "--name", "twice", "--cache=off", "--", "true")
 got, text = xlane("memory", "ra")
-check("two_letters_are_no_name", got == 1 and "no run folder called ra;" in text and "`xlane runs`" in text,
+check("two_letters_are_no_name", got == 1 and "no run folder called 'ra';" in text and "`xlane runs`" in text,
       (got, text))
 got, text = xlane("receipt", "verify", "strain")
 check("a_whole_word_is_a_name", got == 0 and "sound" in text, (got, text))
 got, text = xlane("memory", "twice")
-check("a_name_that_several_have", got == 1 and "more than one run folder called twice" in text
+check("a_name_that_several_have", got == 1 and "more than one run folder called 'twice'" in text
       and "`last` is the newest" in text, (got, text))
 got, text = xlane("report", "strain", "--out=/nope/x.html")
 check("report_where_it_cannot_be_written", got == 1 and "--out=FILE writes it elsewhere" in text, (got, text))

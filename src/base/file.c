@@ -243,6 +243,11 @@ xl_error *xl_file_out_open(xl_file_out *o, const char *path, unsigned mode)
     uint64_t r = 0;
     xl_str d = xl_path_dir(xl_str_of(path));
     *o = (xl_file_out){ .fd = -1 };
+    struct stat st;
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode)) { /* a rename would replace a device */
+        err = XL_ERR(INVALID, "writing %s: it is %s", path, S_ISDIR(st.st_mode) ? "a folder" : "no plain file");
+        goto out;
+    }
     XL_TRY(xl_random(&r, sizeof r), "naming a temporary file beside %s", path);
     if (snprintf(o->path, sizeof o->path, "%s", path) >= (int)sizeof o->path ||
         snprintf(o->tmp, sizeof o->tmp, "%.*s/.xlane-%lx-%016llx.tmp", XL_FMT(d), (unsigned long)getpid(),

@@ -3,10 +3,11 @@
 
 #include <unistd.h>
 
-static struct { const char *plugin; int64_t limit; double x; uint64_t size; xl_opt_list env; bool all; } opt;
+static struct { const char *plugin, *text; int64_t limit; double x; uint64_t size; xl_opt_list env; bool all; } opt;
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the plugin to open" },
     { "limit", XL_OPT_INT, &opt.limit, "SECONDS", "give up after this long" },
+    { "text", XL_OPT_TEXT, &opt.text, "TEXT", "words, or none" },
     { "x", XL_OPT_NUM, &opt.x, "X", "a number" },
     { "size", XL_OPT_SIZE, &opt.size, "BYTES", "a size" },
     { "env", XL_OPT_REPEAT, &opt.env, "K=V", "set a variable" },
@@ -99,7 +100,11 @@ TEST(cli_says_what_is_wrong)
     SAYS("xlane probe --plugn=x", 2, "xlane: probe: there is no option --plugn; did you mean --plugin?");
     SAYS("xlane probe --qqqqqqqqqqq", 2, "--help lists");
     SAYS("xlane probe --limit=x", 2, "--limit takes a whole number, not 'x'");
-    SAYS("xlane probe --size=1XB", 2, "a size such as");
+    SAYS("xlane probe --size=1XB", 2, "--size takes a size above 0, such as 64MiB, not '1XB'");
+    SAYS("xlane probe --size=0", 2, "--size takes a size above 0, such as 64MiB, not '0'");
+    SAYS("xlane probe --plugin=", 2, "--plugin is empty: give it a value, --plugin=PATH, or leave it out");
+    SAYS("xlane probe --env=", 2, "--env is empty");
+    SAYS("xlane probe --text=", 0, "");
     SAYS("xlane probe --plugin", 2, "--plugin needs a value: --plugin=PATH");
     SAYS("xlane probe --all=maybe", 2, "takes no value");
     SAYS("xlane probe -p", 2, "two dashes");

@@ -150,7 +150,7 @@ out:
 }
 
 static const xl_opt sample_opts[] = {
-    { "prompt", XL_OPT_STR, &opt.prompt, "TEXT", "the text to continue" },
+    { "prompt", XL_OPT_TEXT, &opt.prompt, "TEXT", "the text to continue" },
     { "ids", XL_OPT_STR, &opt.ids, "N,N,...",
       "the prompt as token ids, for a run whose tokens are not bytes; ids are printed then" },
     { "tokens", XL_OPT_INT, &opt.tokens, "N", "how many tokens to sample (256)" },

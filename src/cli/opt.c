@@ -36,6 +36,9 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
 {
     xl_str s = xl_str_of(text);
     bool ok = true;
+    if (!s.n && (o->kind == XL_OPT_STR || o->kind == XL_OPT_REPEAT))
+        return XL_ERR(INVALID, "--%s is empty: give it a value, --%s=%s, or leave it out", o->name, o->name,
+                      o->value ? o->value : "VALUE");
     switch (o->kind) {
     case XL_OPT_FLAG:
         if (xl_str_is(s, "true") || xl_str_is(s, "false"))
@@ -44,6 +47,7 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
             return XL_ERR(INVALID, "--%s takes no value (or true, or false), not '%s'", o->name, text);
         return NULL;
     case XL_OPT_STR:
+    case XL_OPT_TEXT:
         *(const char **)o->out = text;
         return NULL;
     case XL_OPT_INT:
@@ -59,7 +63,7 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
         ok = xl_str_f64(s, o->out) && *(double *)o->out >= 0;
         break;
     case XL_OPT_SIZE:
-        ok = xl_str_size(s, o->out);
+        ok = xl_str_size(s, o->out) && *(uint64_t *)o->out > 0;
         break;
     case XL_OPT_REPEAT: {
         xl_opt_list *l = o->out;
@@ -72,7 +76,7 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
                                         [XL_OPT_COUNT] = "a whole number of at least 0",
                                         [XL_OPT_NUM] = "a number",
                                         [XL_OPT_SECONDS] = "a number of seconds, at least 0",
-                                        [XL_OPT_SIZE] = "a size such as 64MiB" };
+                                        [XL_OPT_SIZE] = "a size above 0, such as 64MiB" };
     return ok ? NULL : XL_ERR(INVALID, "--%s takes %s, not '%s'", o->name, want[o->kind], text);
 }
 

@@ -16,13 +16,14 @@ typedef struct { const char **p; size_t n; } xl_opt_list;
 
 typedef enum {
     XL_OPT_FLAG,   /* bool: --name, or --name=false */
-    XL_OPT_STR,    /* const char * */
+    XL_OPT_STR,    /* const char *, not empty */
+    XL_OPT_TEXT,   /* const char *, also "" */
     XL_OPT_INT,    /* int64_t */
     XL_OPT_COUNT,  /* int64_t, not negative */
     XL_OPT_NUM,    /* double */
     XL_OPT_SECONDS, /* double, not negative */
-    XL_OPT_SIZE,   /* uint64_t: 4096, 16MiB */
-    XL_OPT_REPEAT, /* xl_opt_list: each use adds one */
+    XL_OPT_SIZE,   /* uint64_t, not 0: 4096, 16MiB */
+    XL_OPT_REPEAT, /* xl_opt_list: each use adds one, not empty */
 } xl_opt_kind;
 
 typedef struct {

@@ -222,8 +222,26 @@ static const char *python_first(xl_arena *a, const char *program)
     return before;
 }
 
+/* The run's events, read once when it has ended. */
+typedef struct {
+    xl_node **p;
+    size_t n;
+    bool stopped;                                          /* the policy ended it */
+} event_list;
+
+static void read_events(xl_arena *a, const char *dir, event_list *log)
+{
+    *log = (event_list){ 0 };
+    xl_error_free(xl_run_events(a, dir, &log->p, &log->n));
+    for (size_t i = 0; i < log->n && !log->stopped; i++) {
+        const xl_node *what = xl_node_get(log->p[i], "event");
+        log->stopped = what && xl_str_is(what->s, "stop");
+    }
+}
+
+/* log: NULL when it begins. */
 static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profile, int argc, char **argv,
-                           const char *cache, double began, double ended, int status, bool stopped)
+                           const char *cache, double began, double ended, int status, const event_list *log)
 {
     xl_buf b = { 0 };
     xl_json j = { .out = &b, .pretty = true };
@@ -241,8 +259,8 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
     if (ended > 0) {
         xl_json_put_text(&j, "ended", xl_time_iso(ended, iso));
         xl_json_put_num(&j, "seconds", ended - began);
-        xl_json_put_int(&j, "status", stopped ? XL_EXIT_STOPPED : status);
-        if (stopped) {
+        xl_json_put_int(&j, "status", log->stopped ? XL_EXIT_STOPPED : status);
+        if (log->stopped) {
             xl_json_put_text(&j, "end", "stopped by the policy");
             xl_json_put_int(&j, "command_status", status);
         }
@@ -251,12 +269,8 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
     xl_json_put_bool(&j, "diagnostic", profile->diagnostic);
     xl_json_key(&j, "launch");
     xl_profile_json(&j, profile);
-    xl_node **e = NULL;
-    size_t n = 0;
-    if (ended > 0) /* what the plugin really saw: frontends add flags of their own on import */
-        xl_error_free(xl_run_events(a, dir, &e, &n));
-    for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event"), *flags = xl_node_get(e[i], "flags");
+    for (size_t i = 0; log && i < log->n; i++) { /* what the plugin really saw: frontends add flags of their own */
+        const xl_node *what = xl_node_get(log->p[i], "event"), *flags = xl_node_get(log->p[i], "flags");
         if (what && flags && xl_str_is(what->s, "client")) {
             xl_json_put_str(&j, "flags_at_load", flags->s);
             break;
@@ -290,23 +304,20 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
 }
 
 /* XLA's GPU clients take most of the card with their first buffer, which a short program waits for. */
-static void suggest_growth(xl_arena *a, const char *dir, double seconds)
+static void suggest_growth(xl_arena *a, const event_list *log, double seconds)
 {
     static const double short_s = 120, worth_s = 0.3;
     const char *asked = getenv("XLA_PYTHON_CLIENT_PREALLOCATE");
     double took = 0;
-    xl_node **e = NULL;
-    size_t n = 0;
     if (seconds > short_s || (asked && (!strcmp(asked, "false") || !strcmp(asked, "0"))))
         return;
-    xl_error_free(xl_run_events(a, dir, &e, &n));
-    for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event"), *path = xl_node_get(e[i], "plugin");
+    for (size_t i = 0; i < log->n; i++) {
+        const xl_node *what = xl_node_get(log->p[i], "event"), *path = xl_node_get(log->p[i], "plugin");
         double s = 0;
         if (!what || !xl_str_is(what->s, "first_buffer") || !path)
             continue;
         const char *kind = xl_plugin_kind(xl_str_c(a, path->s));
-        xl_error *err = xl_node_get_float(e[i], "seconds", &s);
+        xl_error *err = xl_node_get_float(log->p[i], "seconds", &s);
         took = !err && kind && !strcmp(kind, "cuda") && s > took ? s : took;
         xl_error_free(err);
     }
@@ -819,9 +830,18 @@ static xl_error *check_options(const xl_cli *cli, const xl_ranks *seen)
         return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
     if (opt.capture && !captures(opt.capture))
         return xl_cli_misuse(cli, "--capture is nonfinite, step:N, signal or slow, not %s", opt.capture);
-    if (opt.runs && !*opt.runs)
-        return xl_cli_misuse(cli, "--runs names no folder; without it, run folders are made in %s", xl_runs_folder());
     return NULL;
+}
+
+/* The guard writes it again and again, inside the program: what is in the way is said before. */
+static xl_error *check_scraped(void)
+{
+    xl_file_out o;
+    if (!opt.prometheus)
+        return NULL;
+    xl_error *err = xl_file_out_open(&o, opt.prometheus, 0600);
+    xl_file_out_close(&o);
+    return err ? xl_error_next(xl_error_wrap(err, "--prometheus"), "--prometheus=FILE names another") : NULL;
 }
 
 static xl_error *apply_profile(xl_arena *a, xl_profile *profile)
@@ -921,59 +941,43 @@ static void find_command(xl_arena *a, const char *name, int *code)
                 strerror(there ? EACCES : here && !stat(name, &st) ? EISDIR : ENOENT));
 }
 
-static bool policy_stopped(xl_arena *a, const char *dir)
-{
-    xl_node **e = NULL;
-    size_t n = 0;
-    xl_error_free(xl_run_events(a, dir, &e, &n));
-    for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event");
-        if (what && xl_str_is(what->s, "stop"))
-            return true;
-    }
-    return false;
-}
-
 /* What the run's events and its status say of the guard, in words; full: they may not have been written. */
-static void tell_guard(xl_arena *a, const char *dir, int code, bool full)
+static void tell_guard(const event_list *log, int code, bool full)
 {
-    xl_node **e = NULL;
-    size_t n = 0;
     bool attached = false, builtin = false;
-    xl_error_free(xl_run_events(a, dir, &e, &n));
-    for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event");
+    for (size_t i = 0; i < log->n; i++) {
+        const xl_node *what = xl_node_get(log->p[i], "event");
         attached |= what && xl_str_is(what->s, "attach");
         builtin |= what && xl_str_is(what->s, "unguarded"); /* said already, with the remedy */
     }
     const char *off = getenv("XLANE_GUARD"), *named = getenv("PJRT_NAMES_AND_LIBRARY_PATHS");
-    bool guarding = code != 127;                           /* 127: the command was not found */
     if (off && !strcmp(off, "off"))
         fprintf(stderr, "xlane: " XL_GUARD_OFF ": nothing was guarded, and no compile was recorded\n");
     else if (!attached && full)
         fprintf(stderr, "xlane: what the guard saw, if anything, could not be written\n");
-    else if (!attached && code && guarding)
-        fprintf(stderr, "xlane: it ended with status %d before it had loaded a PJRT plugin under the guard, so no "
-                        "compile was recorded; what it printed says why it failed\n",
-                code);
-    else if (!attached && guarding && builtin)
+    else if (!attached && builtin)
         fprintf(stderr, "xlane: JAX used its built-in cpu backend; nothing was guarded\n");
-    else if (!attached && guarding && named && *named)
+    else if (!attached && code)
+        fprintf(stderr,
+                "xlane: it ended with status %d, and no process of it had loaded a PJRT plugin under the guard, "
+                "so no compile was recorded; if it failed, its own output may say why\n",
+                code);
+    else if (!attached && named && *named)
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used no device, took "
                         "JAX's built-in cpu, or is a static or setuid program; nothing was guarded\n");
-    else if (!attached && guarding)
+    else if (!attached)
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin "
                         "is built in (JAX's own cpu is), or it is a static or setuid program; nothing was guarded. On "
                         "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which is guarded\n");
 }
 
-static void tell_unseen_one(xl_str name, xl_node **e, size_t n)
+static void tell_unseen_one(xl_str name, const event_list *log)
 {
     enum { SHOWN = 8 };
     xl_str seen[SHOWN] = { 0 };
     size_t ns = 0, more = 0;
-    for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event"), *m = xl_node_get(e[i], "module");
+    for (size_t i = 0; i < log->n; i++) {
+        const xl_node *what = xl_node_get(log->p[i], "event"), *m = xl_node_get(log->p[i], "module");
         if (!what || !m || !xl_str_is(what->s, "compile"))
             continue;
         xl_str rest = m->s, module = xl_contract_group(xl_str_cut(&rest, '@'));
@@ -998,17 +1002,13 @@ static void tell_unseen_one(xl_str name, xl_node **e, size_t n)
 }
 
 /* Names given to --watch that never came: misspelt, or without jit_ before them. */
-static void tell_unseen(xl_arena *a, const char *dir)
+static void tell_unseen(const event_list *log)
 {
-    xl_node **e = NULL;
-    size_t n = 0;
-    if (opt.watch.n)
-        xl_error_free(xl_run_events(a, dir, &e, &n));
     for (size_t i = 0; i < opt.watch.n; i++)
         for (xl_str rest = xl_str_of(opt.watch.p[i]); rest.n;) {
             xl_str one = xl_str_trim(xl_str_cut(&rest, ','));
             if (one.n)
-                tell_unseen_one(one, e, n);
+                tell_unseen_one(one, log);
         }
 }
 
@@ -1090,6 +1090,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_profile profile;
     xl_ranks seen = xl_ranks_seen();
     XL_DO(check_options(cli, &seen));
+    XL_DO(check_scraped());
     XL_DO(apply_profile(a, &profile));
     int code = 0;
     find_command(a, argv[0], &code);
@@ -1113,7 +1114,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     XL_DO(environment(cli, dir, cache));
     leads &= recorded;
     if (leads) {
-        err = write_run(a, dir, &profile, argc, argv, cache, began, 0, 0, false);
+        err = write_run(a, dir, &profile, argc, argv, cache, began, 0, 0, NULL);
         if (err && folder_named()) {
             err = xl_error_wrap(err, "recording the run");
             goto out;
@@ -1131,10 +1132,12 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     int64_t made = 1;
     char **ran = argv;
     XL_DO(attempts(a, dir, argc, argv, &code, &made, &ran));
-    bool stopped = recorded && policy_stopped(a, dir);
     double seconds = xl_now() - clock;
+    event_list log = { 0 };
+    if (recorded)
+        read_events(a, dir, &log);
     xl_error *unrecorded =
-        leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code, stopped) : NULL;
+        leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code, &log) : NULL;
     if (unrecorded && !told_full)
         fprintf(stderr,
                 "xlane: the run's folder is not complete, and has no receipt: %s; --runs=DIR names another folder\n",
@@ -1147,15 +1150,15 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         xl_cli_exit(cli, code);
         goto out;
     }
-    tell_guard(a, dir, code, full);
-    tell_unseen(a, dir);
+    tell_guard(&log, code, full);
+    tell_unseen(&log);
     python_first(a, argv[0]);
     if (leads)
-        write_receipt(a, dir, argc, ran, made, stopped ? XL_EXIT_STOPPED : code, cache, full);
+        write_receipt(a, dir, argc, ran, made, log.stopped ? XL_EXIT_STOPPED : code, cache, full);
     if (opt.summary || isatty(2))
-        summary(a, dir, &profile, seconds, code, stopped, full);
-    suggest_growth(a, dir, seconds);
-    xl_cli_exit(cli, stopped ? XL_EXIT_STOPPED : code);
+        summary(a, dir, &profile, seconds, code, log.stopped, full);
+    suggest_growth(a, &log, seconds);
+    xl_cli_exit(cli, log.stopped ? XL_EXIT_STOPPED : code);
 out:
     return err;
 }

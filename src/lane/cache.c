@@ -112,6 +112,9 @@ static xl_error *own_folder(xl_arena *a, const char *named, bool make, char **ou
                          dir, (unsigned long)st.st_uid);
             goto out;
         }
+    } else if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        err = XL_ERR(INVALID, "the cache folder %s is a file", dir);
+        goto out;
     } else if (make && !xl_file_stat(dir, NULL)) {
         XL_TRY(xl_dir_make_private(dir), "making the cache folder");
     }
