@@ -11,8 +11,8 @@ from _guarded import ALL, HERE, answers, check, done, python, xlane
 sys.path.insert(0, os.path.join(HERE, "guard"))
 import causes
 
-QUICK = {"ragged_epoch", "rate_as_number", "bias_correction", "late_mask", "jit_switched_off", "evaluation_beside",
-         "helpers_of_many_shapes", "both_at_once"}
+QUICK = {"ragged_epoch", "rate_as_number", "bias_correction", "late_mask", "jit_switched_off", "eager_gradient",
+         "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
 PICK = os.environ.get("PICK")
 DONATES = "from jax._src.interpreters import mlir\nmlir._platforms_with_donation.append('xlane')\n"
 wrong = []

@@ -227,6 +227,37 @@ def _():
     assert text.startswith("`_lambda` (functions_alone.py:2) compiled once, ran 12 times: no recompile\n"), text
 
 
+@check("W7_single_ops_and_functions_that_a_library_jits_are_no_steps")
+def _():
+    code = """
+import sys, types, jax, jax.numpy as jnp
+lib = sys.modules["lib"] = types.ModuleType("lib")
+exec(compile('''
+import jax
+@jax.jit
+def correct(m, t):
+    n = 1 - 0.9 ** t
+    return m / n
+def plain(m):
+    n = m * 2
+    return n + 1
+''', "/site-packages/lib.py", "exec"), lib.__dict__)
+@jax.jit
+def loss(w):
+    return jnp.sum(w ** 2)
+mine = jax.jit(lib.plain)
+w = m = jnp.ones(4)
+for t in range(1, 13):
+    m = 0.9 * m + jax.grad(loss)(w)
+    w = w - 0.1 * lib.correct(m, t)
+    mine(w)
+"""
+    text = xlane("explain", python("libraries", code)[0])
+    heads = re.findall(r"^`(\w+)`(?: \(.*?\))? compiled once, ran 12 times: no recompile$", text, re.M)
+    assert sorted(heads) == ["loss", "loss", "plain"] and text.startswith("`loss`"), text
+    assert "correct" not in text and answers(text) == ("no", "no", "no", "no"), text
+
+
 @check("W7_a_number_that_changes_as_a_size_does_is_perhaps_its_result")
 def _():
     code = """

@@ -456,16 +456,17 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_error *err = NULL;
     compile *c = ctx;
     guard_state *g = c->p->g;
-    xl_x64 x64 = guard_function(xl_str_of(c->module), c->function, sizeof c->function);
+    xl_owner owner;
+    xl_x64 x64 = guard_function(xl_str_of(c->module), c->function, sizeof c->function, &owner);
     guard_function_name(xl_str_of(c->module), c->function, c->name, sizeof c->name);
     xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(c->name));
-    c->helper = c->m && xl_contract_helper(c->m);
+    c->helper = xl_contract_helper(c->m, owner);
     xl_verdict v;
     xl_module *m = c->m;
     c->m = NULL;
     guard_frame(g, c->place, sizeof c->place, &c->reads_value);
     xl_compile_site site = { xl_str_of(c->place), xl_buf_view(&c->devices), xl_str_of(c->function),
-                             xl_str_of(c->name), x64 };
+                             xl_str_of(c->name), x64, owner };
     XL_DO(xl_contracts_judge(g->contracts, a, &c->key, &site, m,
                              (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
     /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions
@@ -988,14 +989,15 @@ void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args
     if (err)
         guard_fault(g, "naming a loaded executable", err);
     char function[384], called[256];
-    guard_function(xl_str_of(module), function, sizeof function);
+    xl_owner owner;
+    guard_function(xl_str_of(module), function, sizeof function, &owner);
     xl_mutex_lock(&g->compile_lock);
     guard_function_name(xl_str_of(module), function, called, sizeof called);
     xl_mutex_unlock(&g->compile_lock);
     xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(called));
     xl_metrics_time(g->metrics, mm, XL_M_LoadTime, seconds);
     xl_metrics_count(g->metrics, mm, XL_M_FrontendCacheHit, 1);
-    guard_exec_add(g, args->loaded_executable, xl_str_of(called), false, NULL);
+    guard_exec_add(g, args->loaded_executable, xl_str_of(called), owner == XL_OWNER_LIBRARY, NULL);
     xl_event e;
     xl_event_begin(g->run, &e, "compile");
     xl_json_put_text(&e.j, "module", called);
@@ -1003,6 +1005,8 @@ void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", "warmup");
     xl_json_put_int(&e.j, "step", (int64_t)g->step);
+    if (owner == XL_OWNER_LIBRARY)
+        xl_json_put_bool(&e.j, "helper", true);
     xl_json_put_text(&e.j, "reason", "first");
     xl_event_end(g->run, &e);
 }

@@ -167,8 +167,8 @@ void guard_frames_trim(guard_state *g);                    /* keeps the files th
 
 /* function.c */
 /* The function whose module is about to compile, "/home/me/train.py:31", or "" where that is not known, and under which
- * jax_enable_x64. */
-xl_x64 guard_function(xl_str module, char *out, size_t room);
+ * jax_enable_x64; *owner: whose it is. */
+xl_x64 guard_function(xl_str module, char *out, size_t room, xl_owner *owner);
 /* What a module of that function is called: two functions of one name are two. The caller holds compile_lock. */
 void guard_function_name(xl_str module, const char *function, char *out, size_t room);
 

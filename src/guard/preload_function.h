@@ -7,7 +7,10 @@
  * "PATH:LINE", the function's first line. Functions that a factory makes share that: each that is alive beside the
  * others gets a number, "#2". One that is gone leaves its number to the next of the same code, so a function that is
  * jitted anew in each iteration of a loop stays one function, and two lambdas on one line are two. ".forward",
- * ".backward": outside of jit, JAX differentiates a jitted function in programs under its name. */
+ * ".backward": outside of jit, JAX differentiates a jitted function in programs under its name.
+ *
+ * `own` says of a library's function that the library jitted it and not the user: the name that it has in its module is
+ * not the function but what jax.jit made of it, or in JAX itself (single ops have no name there) anything else. */
 #ifndef XL_GUARD_PRELOAD_FUNCTION_H
 #define XL_GUARD_PRELOAD_FUNCTION_H
 
@@ -30,6 +33,7 @@ static const char guard_preload_function[] =
     "        if name == 'from_hlo' and info is None:\n"
     "            info = f.f_locals.get('all_args_info')\n"
     "        f = f.f_back\n"
+    "    if own(fun): return None\n"
     "    way, at = codes(fun)\n"
     "    text = getattr(getattr(info, 'debug_info', None), 'func_src_info', None) or ''\n"
     "    path, _, line = text.partition(' at ')[2].rpartition(':')\n"
@@ -52,6 +56,12 @@ static const char guard_preload_function[] =
     "        n = [k is entry for k in known].index(True)\n"
     "    known[n] = entry\n"
     "    return '%s:%d' % at + ('#%d' % (n + 1) if n else '') + role\n"
+    "def own(fun):\n"
+    "    if type(fun) is not types.FunctionType or not library(fun.__code__.co_filename): return False\n"
+    "    home = sys.modules.get(str(fun.__module__))\n"
+    "    for part in fun.__qualname__.split('.'): home = getattr(home, part, None)\n"
+    "    jax = str(fun.__module__).startswith('jax._src.') and '<locals>' not in fun.__qualname__\n"
+    "    return home is not fun and (jax or getattr(home, '__wrapped__', None) is fun)\n"
     "def begins(code): return code.co_filename, code.co_firstlineno\n"
     "def library(path):\n"
     "    return any(k in path for k in ('/site-packages/', '/dist-packages/', '/jax/_src/')) or "
@@ -85,11 +95,12 @@ static const char guard_preload_function[] =
     "            tell, function = guard.xlane_guard_function, who()\n"
     "            name = str(computation.operation.attributes['sym_name']).strip(chr(34))\n"
     "            x64 = getattr(getattr(config, 'enable_x64', None), 'value', None)\n"
-    "            number = tell(name.encode(), function.encode(), 0 if x64 is None else 1 + bool(x64))\n"
+    "            number = tell(name.encode(), (function or '').encode(), 0 if x64 is None else 1 + bool(x64),\n"
+    "                          2 if function is None else 1 if function else 0)\n"
     "        except Exception: pass\n"
     "        try: return real(backend, computation, *args, **more)\n"
     "        finally:\n"
-    "            if number: tell(None, None, number)\n"
+    "            if number: tell(None, None, number, 0)\n"
     "    module.compile_or_get_cached = compile_or_get_cached\n"
     "    from jax._src import config, traceback_util\n"
     "    traceback_util.register_exclusion('<xlane>')\n" /* what JAX leaves out of the user's tracebacks */

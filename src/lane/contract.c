@@ -118,8 +118,10 @@ static xl_loc called_at(const xl_module *m)
     return r && r->nop && r->op[r->nop - 1]->code == XL_OP_RETURN ? r->op[r->nop - 1]->loc : (xl_loc){ 0 };
 }
 
-bool xl_contract_helper(const xl_module *m)
+bool xl_contract_helper(const xl_module *m, xl_owner owner)
 {
+    if (owner || !m)
+        return owner == XL_OWNER_LIBRARY;
     uint64_t caller = xl_loc_stack(m, called_at(m));
     bool any = false;
     uint32_t n = 0;
@@ -666,7 +668,7 @@ static const record *op_by_op(const xl_contracts *c, const record *now)
 {
     xl_str file;
     uint32_t line, col;
-    if (!now->helper || !xl_loc_line(now->m, called_at(now->m), &file, &line, &col))
+    if (!now->helper || !now->m || !xl_loc_line(now->m, called_at(now->m), &file, &line, &col))
         return NULL;
     uint64_t number = xl_hash64(file.p, file.n, line);
     for (const record *r = c->all; r; r = r->next)
@@ -864,7 +866,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     now->module = xl_str_dup(&now->arena, key->module);
     now->site = (xl_compile_site){ xl_str_dup(&now->arena, site->place), xl_str_dup(&now->arena, site->devices),
                                    xl_str_dup(&now->arena, site->function),
-                                   xl_str_dup(&now->arena, site->name.n ? site->name : key->module), site->x64 };
+                                   xl_str_dup(&now->arena, site->name.n ? site->name : key->module), site->x64, site->owner };
     for (uint32_t i = 0; i < key->n; i++) {
         now->name[i] = xl_str_dup(&now->arena, xl_str_of(key->name[i]));
         now->value[i] = xl_str_dup(&now->arena, key->value[i]);
@@ -875,8 +877,8 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     if (m) {
         m->arena.oom = a->oom;
         number_ops(now);
-        now->helper = xl_contract_helper(m);
     }
+    now->helper = xl_contract_helper(m, site->owner);
     recall(a, c, group);
     nearest near = find_nearest(c, a, now, site, group.n < key->module.n);
     if (near.r) {

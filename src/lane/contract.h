@@ -13,6 +13,8 @@
 
 typedef struct xl_contracts xl_contracts;
 typedef enum { XL_X64_UNKNOWN, XL_X64_OFF, XL_X64_ON } xl_x64; /* jax_enable_x64 */
+/* Who had a function compiled: the user, or the library that it belongs to. */
+typedef enum { XL_OWNER_UNKNOWN, XL_OWNER_USER, XL_OWNER_LIBRARY } xl_owner;
 
 typedef struct {
     const char *reason;                                    /* "first", "shape", ... as in events.jsonl */
@@ -36,6 +38,7 @@ typedef struct {
                         Programs of other functions are none of its kind, whatever their names */
     xl_str name; /* what the module is called in this process; empty: as it calls itself */
     xl_x64 x64;
+    xl_owner owner;
 } xl_compile_site;
 
 /* `run` may record nothing; then nothing is remembered across runs. `script` says which program of the user this
@@ -51,10 +54,10 @@ void xl_contracts_free(xl_contracts *c);
 xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, const xl_compile_site *site,
                              xl_module *m, xl_str bytes, xl_verdict *out) XL_MUST_USE;
 
-/* A frontend's eager op, or a function of its library that it compiles by itself (jnp.ones, jax.random.normal): none of
- * its ops is of a line below the one that called it. Where a program carries no lines, one that computes a single
- * thing. */
-bool xl_contract_helper(const xl_module *m);
+/* A frontend's eager op, or a function of a library that it compiles by itself (jnp.ones, jax.random.normal). Where the
+ * owner is not known: none of its ops is of a line below the one that called it; where a program carries no lines, it
+ * computes a single thing. `m` may be NULL. */
+bool xl_contract_helper(const xl_module *m, xl_owner owner);
 /* "jit_step" of "jit_step"; "SyncTensorsGraph" of "SyncTensorsGraph.17": the name under which programs are compared. */
 xl_str xl_contract_group(xl_str module);
 /* What it was compared with and how it differs, as members of the map that is open. The reason is the caller's to

@@ -265,6 +265,11 @@ w, x = data(16, 4), data(8)
 for i in range(8):
     w = step(w, x)
 """, words="no step: ")
+plant("eager_gradient", "eager", NO, """
+w = data(8)
+for i in range(12):
+    w = w - 0.1 * jax.grad(lambda w: jnp.sum(jnp.sin(w) ** 2))(w)
+""", words="no step: ")
 plant("count_decides", "read-back", SHAPE, """
 @jax.jit
 def reduce(x):
