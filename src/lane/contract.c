@@ -864,9 +864,12 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     }
     now->m = m;
     now->module = xl_str_dup(&now->arena, key->module);
-    now->site = (xl_compile_site){ xl_str_dup(&now->arena, site->place), xl_str_dup(&now->arena, site->devices),
+    now->site = (xl_compile_site){ xl_str_dup(&now->arena, site->place),
+                                   xl_str_dup(&now->arena, site->devices),
                                    xl_str_dup(&now->arena, site->function),
-                                   xl_str_dup(&now->arena, site->name.n ? site->name : key->module), site->x64, site->owner };
+                                   xl_str_dup(&now->arena, site->name.n ? site->name : key->module),
+                                   site->x64,
+                                   site->owner };
     for (uint32_t i = 0; i < key->n; i++) {
         now->name[i] = xl_str_dup(&now->arena, xl_str_of(key->name[i]));
         now->value[i] = xl_str_dup(&now->arena, key->value[i]);

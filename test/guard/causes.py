@@ -310,7 +310,7 @@ w, x = data(16, 4), data(8)
 for i in range(8):
     model(w, x if i < 5 else x[:3], i < 5)
 """)
-plant("sizes_in_constants", "shape", SHAPE, """
+plant("sizes_in_constants", "shape", ("yes", "no", "no", "perhaps"), """
 @jax.jit
 def normalise(x):
     n = x.shape[0]
