@@ -15,7 +15,6 @@
 #define XL_GUARD_PRELOAD_FUNCTION_H
 
 static const char guard_preload_function[] =
-    "import sys, types\n"
     "exec(compile('''\n"
     "import functools, os, sys, types, weakref\n"
     "functions, uses, stdlib = {}, [0], (types.__file__.rpartition('/')[0] + '/', '<frozen')\n"
@@ -85,6 +84,11 @@ static const char guard_preload_function[] =
     "        elif type(f).__name__ == 'PjitFunction': todo.append(getattr(f, '__wrapped__', None))\n"
     "        elif type(getattr(type(f), '__call__', None)) is types.FunctionType: todo.append(type(f).__call__)\n"
     "    return way, None\n"
+    "''', '<xlane>', 'exec'), __import__('sys').modules.setdefault('_xlane',\n"
+    "    __import__('types').ModuleType('_xlane')).__dict__)\n";
+
+static const char guard_preload_compiler[] =
+    "exec(compile('''\n"
     "def compiler(module):\n"
     "    real = module.compile_or_get_cached\n"
     "    def compile_or_get_cached(backend, computation, *args, **more):\n"
@@ -104,6 +108,6 @@ static const char guard_preload_function[] =
     "    module.compile_or_get_cached = compile_or_get_cached\n"
     "    from jax._src import config, traceback_util\n"
     "    traceback_util.register_exclusion('<xlane>')\n" /* what JAX leaves out of the user's tracebacks */
-    "''', '<xlane>', 'exec'), sys.modules.setdefault('_xlane', types.ModuleType('_xlane')).__dict__)\n";
+    "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
 
 #endif
