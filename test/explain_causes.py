@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(HERE, "guard"))
 import causes
 
 QUICK = {"ragged_epoch", "rate_as_number", "bias_correction", "late_mask", "jit_switched_off", "eager_gradient",
-         "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
+         "history_grows", "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
 PICK = os.environ.get("PICK")
 DONATES = "from jax._src.interpreters import mlir\nmlir._platforms_with_donation.append('xlane')\n"
 wrong = []

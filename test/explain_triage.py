@@ -577,6 +577,9 @@ for n in [3] * 9 + [4] * 9:
     assert entries(text, "grows") == 12 and entries(text, "step") == 1, text
     assert "... and 17 more compiles of `grows`: --all lists them\n" in text and "compiles of `step`" not in text, text
     assert entries(everything, "grows") == 30 and "more compiles of" not in everything, everything
+    # of each function its own, as --capture=step:N counts them
+    assert re.search(r" jit_step +compiled .*, shape \(step 10\)$", text, re.M), text
+    assert re.search(r" jit_grows +compiled .*, args \(step 2\)$", text, re.M), text
     # what the figure of an entry is, where there is one
     assert re.search(r"^ +at  module +compiler  phase, reason$", text,
                      re.M) and " took " not in text.split("  at  ")[1], text

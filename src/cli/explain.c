@@ -112,8 +112,8 @@ static void put_compile(xl_buf *b, const alike *mine)
     xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %7.1f ms  %.*s, %.*s%s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
                   XL_FMT(str_of(e, "result")), num_of(e, "seconds") * 1e3, XL_FMT(str_of(e, "phase")),
                   XL_FMT(str_of(e, "reason")), is(e, "reason", "first") ? " of its name" : "");
-    if (num_of(e, "step") > 0)
-        xl_buf_printf(b, " (step %.0f)", num_of(e, "step"));
+    if (num_of(e, "number") > 1 && !is(e, "reason", "first"))
+        xl_buf_printf(b, " (step %.0f)", num_of(e, "number"));
     xl_buf_putc(b, '\n');
     put_why(b, e);
     if (mine->n > 1)

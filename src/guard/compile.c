@@ -287,7 +287,7 @@ typedef struct {
     const char *uncacheable;                               /* why it may not be cached, or NULL */
     char refused[512];                                     /* the plugin's own words for that */
     const char *phase;
-    uint64_t step;
+    uint64_t step, number;                                 /* number: of the execution that it is for, from 1 */
     bool stop, ahead, quiet; /* ahead: it was loaded before it was asked for; quiet: `why` was told often enough */
     const char *reason;                                    /* why it compiled, in a word; static */
     xl_buf verdict;                                        /* what the contract says of it, a JSON map */
@@ -474,6 +474,7 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_module_metrics *ran = v.against_module.n ? xl_metrics_module(g->metrics, v.against_module) : mm;
     c->own = ran ? xl_module_metrics_count(ran, XL_M_ExecuteTime) : 0;
     c->step = g->step > c->own ? g->step : c->own;
+    c->number = 1 + (xl_str_eq(v.against_module, xl_str_of(c->name)) || !v.against_module.n ? c->own : c->step);
     bool over = g->warmup_compiles ? g->compiles >= g->warmup_compiles : c->step >= g->warmup;
     bool steady = over && watched(g, c, &v);
     c->phase = steady ? "steady" : "warmup";
@@ -518,8 +519,12 @@ static void report(guard_state *g, compile *c, const char *result, double second
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", c->phase ? c->phase : "warmup");
     xl_json_put_int(&e.j, "step", (int64_t)(c->step ? c->step : g->step));
-    if (c->helper)
+    if (c->helper) {
         xl_json_put_bool(&e.j, "helper", true);
+        xl_json_put_int(&e.j, "executed", (int64_t)xl_metrics_total(g->metrics, XL_M_ExecuteTime));
+    } else if (c->number) {
+        xl_json_put_int(&e.j, "number", (int64_t)c->number);
+    }
     if (c->place[0]) {
         xl_json_put_text(&e.j, "place", c->place);
         xl_json_put_bool(&e.j, "reads_value", c->reads_value);

@@ -350,24 +350,63 @@ static void find_steps(xl_run_verdict *v, bool counted)
     }
 }
 
-/* Where nothing but single ops ran, the arguments of those are what changes. Two arrays that a program begins with are
- * no change: one op had three shapes or more. */
-static void find_eager_shapes(xl_run_verdict *v)
+/* Executions of that event's process in all. */
+static double executed_by(const xl_run_verdict *v, const xl_node *e)
 {
-    for (size_t u = 0; u < v->nunit; u++) {
-        int changes = 0;
-        for (size_t i = 0; v->unit[u]->helper && i < v->nevent; i++) {
-            const xl_node *e = v->event[i], *detail = xl_node_get(e, "detail");
-            bool shape = false;
-            for (size_t k = 0; v->of[i] == v->unit[u] && xl_event_again(e) && detail && k < detail->n; k++) {
-                const xl_node *d = detail->kid[k];
-                const xl_cause *c = detail_cause(e, d);
-                shape |= c && c->ask == XL_ASK_SHAPE && xl_node_get(d, "arg") && !flag(d, "follows");
-            }
-            changes += shape;
+    double most = 0;
+    for (size_t i = 0; i < v->nevent; i++) {
+        const xl_node *o = v->event[i];
+        if (num_of(o, "pid") == num_of(e, "pid")) {
+            double n = num_of(o, is(o, "event", "exit") ? "executes" : "executed");
+            most = n > most ? n : most;
         }
-        v->shape |= changes >= 2;
     }
+    return most;
+}
+
+/* The first argument whose shape changed, in a compile of an op or a library's function; or NULL. */
+static const xl_node *new_shape(const xl_node *e)
+{
+    const xl_node *detail = xl_event_again(e) ? xl_node_get(e, "detail") : NULL;
+    for (size_t i = 0; detail && i < detail->n; i++) {
+        const xl_node *d = detail->kid[i];
+        const xl_cause *c = detail_cause(e, d);
+        if (c && c->ask == XL_ASK_SHAPE && xl_node_get(d, "arg") && !flag(d, "follows") && str_of(d, "where").n)
+            return d;
+    }
+    return NULL;
+}
+
+/* Ops and library functions compile for each new shape. A program that begins with arrays of many shapes has compiled
+ * them all by its second half; one whose arrays grow has not, and compiles in each of its steps. */
+static void find_grown(xl_arena *a, xl_run_verdict *v)
+{
+    for (size_t i = 0; i < v->nevent; i++) {
+        const xl_node *e = v->event[i], *d = v->of[i] && v->of[i]->helper ? new_shape(e) : NULL;
+        if (!d)
+            continue;
+        xl_run_grown *g = NULL;
+        xl_str who = xl_node_get(d, "dim") ? xl_strf(a, "dimension %.0f", num_of(d, "dim")) : XL_STR("");
+        for (size_t k = 0; k < v->ngrown && !g; k++)
+            if (v->grown[k].unit == v->of[i] && xl_str_eq(v->grown[k].where, str_of(d, "where")))
+                g = &v->grown[k];
+        if (!g) {
+            XL_PUSH(a, v->grown, v->ngrown, v->capgrown,
+                    ((xl_run_grown){ .unit = v->of[i], .where = str_of(d, "where"), .who = who }));
+            g = &v->grown[v->ngrown - 1];
+        }
+        bool late = 2 * num_of(e, "executed") > executed_by(v, e);
+        g->times++;
+        g->late += late;
+        g->early += !late;
+        if (who.n && xl_str_eq(g->who, who))
+            XL_PUSH(a, g->value, g->nvalue, g->capvalue, str_of(d, "after"));
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < v->ngrown; i++)
+        if (v->grown[i].early && v->grown[i].late >= 3)
+            v->grown[n++] = v->grown[i];
+    v->ngrown = n;
 }
 
 /* Processes that attached and are gone without their last event. One that replaced itself (exec) attached again. */
@@ -518,8 +557,8 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->late += !same && late;
         add_causes(a, v, v->of[i], v->event[i]);
     }
-    if (!v->steps)
-        find_eager_shapes(v);
+    find_grown(a, v);
+    v->shape |= !v->steps && v->ngrown;                    /* where nothing but single ops ran */
     for (size_t i = 0; i < v->nunit; i++)
         tidy(v->unit[i]);
 out:
@@ -692,6 +731,27 @@ static bool said_before(const xl_run_verdict *v, size_t event)
     return false;
 }
 
+static void say_grown(const xl_run_verdict *v, xl_buf *b)
+{
+    enum { LINES = 3, VALUES = 4 };
+    const xl_cause *grows = xl_cause_of(XL_STR("growing"));
+    XL_KNOWN(grows);                                       /* a row of cause.def */
+    for (size_t i = 0; i < v->ngrown && i < LINES; i++) {
+        const xl_run_grown *g = &v->grown[i];
+        xl_buf_printf(b, "%s`%.*s` at %.*s %d times", i ? ", " : "single ops compiled again for new shapes all along: ",
+                      XL_FMT(g->unit->name), XL_FMT(g->where), g->times);
+        for (size_t k = 0; k < g->nvalue && k < VALUES; k++)
+            xl_buf_printf(b, "%s%.*s%s%.*s", k ? ", " : " (", k ? 0 : (int)g->who.n, g->who.p, k ? "" : " took ",
+                          XL_FMT(g->value[k]));
+        if (g->nvalue)
+            xl_buf_puts(b, g->nvalue > VALUES ? ", ...)" : ")");
+    }
+    if (v->ngrown > LINES)
+        xl_buf_printf(b, ", and on %zu more lines", v->ngrown - LINES);
+    if (v->ngrown)
+        xl_buf_printf(b, "; %s\n", grows->remedy);
+}
+
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
 {
     size_t steps = 0, other = 0, eager = 0;
@@ -730,6 +790,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         xl_buf_printf(
             b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n",
             other, (unsigned long long)v->eager_runs, one_by_one->remedy);
+    say_grown(v, b);
     if (other) {
         xl_buf_puts(b, steps ? "in addition, " : "");
         if (made || !loads)

@@ -50,8 +50,20 @@ typedef struct {
     size_t ncause, capcause;
 } xl_run_unit;
 
+/* A line that called an op or a library's function with new shapes again and again. */
+typedef struct {
+    const xl_run_unit *unit;
+    xl_str where;                                          /* "train.py:41" */
+    xl_str who; /* "dimension 0" of the first one, or empty: of another rank */
+    xl_str *value;                                         /* that it took, in the order they came */
+    size_t nvalue, capvalue;
+    int times, early, late;                                /* early, late: in each half of what the process executed */
+} xl_run_grown;
+
 typedef struct {
     bool recorded;                                         /* a process attached to a plugin, or trained */
+    xl_run_grown *grown;
+    size_t ngrown, capgrown;
     bool gaps;                                             /* compiles may be missing: it answers with what is there */
     xl_node **event;                                       /* all events of the run */
     size_t nevent;

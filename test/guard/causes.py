@@ -265,6 +265,16 @@ w, x = data(16, 4), data(8)
 for i in range(8):
     w = step(w, x)
 """, words="no step: ")
+plant("history_grows", "growing", NO, """
+@jax.jit
+def step(w):
+    return w * 0.9, (w ** 2).sum()
+w, history = data(8), jnp.zeros(0)
+for i in range(12):
+    w, l = step(w)
+    history = jnp.concatenate([history, l[None]])  # LINE
+    best = history[-3:].min()
+""", words="single ops compiled again for new shapes all along: `concatenate` at ")
 plant("eager_gradient", "eager", NO, """
 w = data(8)
 for i in range(12):
