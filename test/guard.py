@@ -453,11 +453,13 @@ def _():
 @checked("G6_named_as_the_plugin_itself")
 def _():
     env = environment(os.path.join(BUILD, "libxlane-guard.so"), XLANE_GUARD_PLUGIN=PLUGIN,
-                      XLANE_RUN=os.path.join(TMP, "direct"))
+                      XLANE_RUN=os.path.join(TMP, "direct"), XLANE_WATCH_AFTER="few")
     os.mkdir(os.path.join(TMP, "direct"))
     p = subprocess.run([sys.executable, CASES, "other_flag"], text=True, capture_output=True, env=env)
     assert p.returncode == 0, p.stderr
     assert step_of(os.path.join(TMP, "direct")), "no compile was recorded"
+    assert p.stderr.count("XLANE_WATCH_AFTER=few: not a number of at least 0: change it, or unset it; until then its "
+                          "default holds") == 1, p.stderr
 
 
 @checked("L2_by_TPU_LIBRARY_PATH")
@@ -470,6 +472,7 @@ def _():
     p = subprocess.run([sys.executable, CASES, "other_flag"], text=True, capture_output=True, env=env)
     assert p.returncode == 0, p.stderr
     assert step_of(folder), "no compile was recorded"
+    assert "default holds" not in p.stderr, p.stderr
 
 
 @checked("L2_several_plugins_in_one_process")

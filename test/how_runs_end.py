@@ -29,6 +29,10 @@ def _():
     top = xlane("top", "--once", folder)
     assert "with status 137, by signal 9 (Killed)" in top and "no step yet" not in top and "running" not in top, top
     assert json.loads(xlane("top", "--once", "--json", folder))["running"] is False
+    text = xlane("metrics", folder, status=None)
+    assert "no metrics: its guarded processes ended before they wrote any" in text or text.startswith(
+        "this run was ended by signal 9 (Killed)"), text
+    assert "loaded a PJRT plugin" not in text, text
 
 
 @check("W6_a_killed_run_is_not_known_to_run")
@@ -169,12 +173,21 @@ def _():
             ("segv", "os.kill(os.getpid(), signal.SIGSEGV)", 139,
              "ended by signal 11 (Segmentation fault): exit status 139"),
             ("leaves", "os._exit(0)", 0, "exit status 0")):
-        folder, err = python("cut_" + name, ENDS % how, status=status, args=("--summary",))
-        text = xlane("explain", folder)
+        reads = "w = step(w); jax.device_get(w)" if name == "leaves" else "w = step(w)"
+        after = "\njax.jit(lambda x: x * 3)(w)\n" + how                 # compiled after the last counts
+        folder, err = python("cut_" + name, ENDS.replace("w = step(w)", reads) % after, status=status,
+                             args=("--summary",))
+        text, counts = xlane("explain", folder), xlane("metrics", folder)
         assert re.match(r"xlane: ran [\d.]+ s, %s\n" % re.escape(ended), err) and "; at least " in err, err
-        assert re.search(r"^xlane: at least \d+ steps? waited until the host had read", err, re.M), err
+        assert bool(re.search(r"^xlane: at least [1-9]\d* steps? waited until the host had read", err, re.M)) == (
+            name == "leaves") and "at least 0" not in err, err
+        made = re.search(r"^xlane: (\d+) compiled, ", err, re.M)[1]
+        assert counts.splitlines()[0] == text.splitlines()[0] and re.search(
+            "newer than these counts, tell of %s compiled" % made, counts), (made, counts)
+        assert json.loads(xlane("metrics", "--json", folder))["lower_bounds"] is True
         assert "`step` compiled once, ran at least " in text and "times: no recompile\n" in text, text
         assert (opens in err) == (opens in text) == (name == "leaves"), (err, text)
+        assert ("(1 ended without writing its last counts: " in err) == (name == "leaves"), err
         assert ("it was killed before it wrote its last counts" in err) == (name == "segv"), err
         assert text.startswith("this run was ended by signal 11 (Segmentation fault): what ran is counted until"
                                if name == "segv" else "1 process of this run ended without writing its last"), text
@@ -184,6 +197,9 @@ def _():
         text = xlane("explain", folder)
         assert re.match(r"xlane: ran [\d.]+ s, %s\n" % ended, err) and "at least" not in err and opens not in err, err
         assert text.startswith(COUNTED), text
+        text = xlane("metrics", folder)
+        assert text.startswith("Steps: ") and "newer than" not in text, text
+        assert json.loads(xlane("metrics", "--json", folder))["lower_bounds"] is False
 
 
 @check("W6_a_run_that_goes_on_is_said_to")
@@ -289,8 +305,11 @@ def _():
     os.mkdir(runs)
     assert "no runs in %s" % runs in listed() and listed("--json").strip() == "[]"
     assert "there is no folder %s-none; runs are looked for in " % runs in xlane("runs", runs + "-none", status=1)
-    python("steady", STEPS % "", runs=runs)
-    python("grows", STEPS % "for n in 3, 4, 5:\n    for i in range(9):\n        step(jnp.ones(n))", runs=runs)
+    _, err = python("steady", STEPS % "", runs=runs, args=["--summary"])
+    assert "a step's program changed 0 times in the warm-up window, 0 after it\n" in err, err
+    _, err = python("grows", STEPS % "for n in 3, 4, 5:\n    for i in range(9):\n        step(jnp.ones(n))", runs=runs,
+                    args=["--summary", "--warmup=0"])
+    assert "a step's program changed 3 times; `xlane explain last` says why\n" in err and "window" not in err, err
     run("leaves", sys.executable, "-c", "import sys; sys.exit(137)", runs=runs, status=137)
     run("dies", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)", runs=runs, status=137)
     p = subprocess.Popen([XLANE, "run", "--runs", runs, "--cache", "off", "--name", "goes", "--", sys.executable, "-c",
@@ -332,6 +351,35 @@ def _():
         shutil.copytree(os.path.join(runs, r["dies"]["name"]), os.path.join(runs, "20990101-000000-%d" % i))
     assert len(listed().splitlines()) == 21 and listed().startswith("6 older ones: --all\n"), listed()
     assert len(listed("--all").splitlines()) == 26, listed("--all")
+
+
+@check("processes_that_did_not_write_their_counts_are_counted")
+def _():
+    """And zero is no lower bound."""
+    folder, err = python("forks", """
+import os
+for _ in range(2):
+    if not os.fork():
+        import jax, jax.numpy as jnp
+        print(jax.jit(lambda x: x + 1)(jnp.ones(3)), flush=True)
+        os._exit(0)
+for _ in range(2):
+    os.wait()
+""", args=["--summary"])
+    assert re.search(r"; executions were not counted in 2 processes \(2 ended without writing their last counts: ",
+                     err), err
+    assert "at least" not in err and "waited until" not in err, err
+    text = xlane("metrics", folder, status=None)
+    assert "2 processes of this run ended" in text or "ended before they wrote any" in text, text
+    assert "nothing was compiled" not in text and "\n\n" not in text, text
+
+
+@check("a_run_without_a_count_says_so")
+def _():
+    folder, _ = python("idle", "import jax; jax.devices()")
+    assert xlane("metrics", folder) == "no count: nothing was compiled, executed or transferred through its plugin\n"
+    folder, _ = python("busy", STEPS % "")
+    assert "no count" not in xlane("metrics", folder), xlane("metrics", folder)
 
 
 @check("a_slow_first_buffer_is_told_with_its_seconds")

@@ -255,6 +255,8 @@ def f(w):
     return jax.grad(lambda w: jnp.sum(lax.scan(layer, w, jnp.arange(8.0))[0]))(w)
 case("remat_scan", f, o[0])
 
+case("one_inf", lambda x: 1.0 / x, np.array([1., 0., 2.], f32))
+
 case("last", lambda x: x * 2 + jnp.sin(x) * 3 - jnp.cos(x), o)
 '''
 
@@ -315,7 +317,7 @@ def _():
     if data.get("argument") != 0 or data["name"] != "batch['x']" or data["element"] != 2 * 8 + 3:
         wrong.append("from_data: %s" % data)
     clean = xlane("nan", caps["clean"])
-    if "no NaN: all outputs are free of it" not in clean:
+    if "no NaN: all outputs are free of it; --inf looks for infinities" not in clean:
         wrong.append("clean: " + clean)
     assert not wrong, "\n".join(wrong)
 
@@ -336,6 +338,14 @@ def _():
     said = xlane("nan", captures_of("planted")["nn_softmax"], status=1)
     assert re.search(r"the Inf of operand 0 is a constant of the program, let in by stablehlo.select, \S+planted.py:\d",
                      said), said
+    inf = captures_of("planted")["one_inf"]
+    said = xlane("replay", inf, status=None)
+    assert "the outputs have 0 NaN and 1 Inf; `xlane nan --inf %s` finds where" % inf in said, said
+    said = xlane("nan", "--inf", inf, status=1)
+    assert "first Inf: stablehlo.divide, element [1]" in said and "--inf looks" not in said, said
+    assert "--inf looks for infinities" in xlane("nan", inf), xlane("nan", inf)
+    said = xlane("replay", captures_of("planted")["scan_7"], status=None)
+    assert "; `xlane nan /" in said and "--inf" not in said, said
     said = xlane("nan", captures_of("planted")["from_data"], status=1)
     assert "NaN came in with argument 0 (batch['x']), element [2,3]" in said, said
 
@@ -415,9 +425,10 @@ def _():
 def _():
     folder, said = python("stepn", LOOP, args=("--capture=step:7",))
     assert "captured execution 7 of jit_step, because --capture=step:7 asked for it" in said, said
-    assert "against the capture: 3 of 3 outputs equal bit for bit" in xlane("replay",
-        os.path.join(folder, "step.xlcap"))
+    said = xlane("replay", os.path.join(folder, "step.xlcap"))
+    assert "against the capture: 3 of 3 outputs equal bit for bit" in said and "finds where" not in said, said
     assert "no NaN: all outputs are free of it" in xlane("nan", folder)
+    assert "no Inf: all outputs are finite\n" in xlane("nan", "--inf", folder), xlane("nan", "--inf", folder)
     folder, said = python("asked", LOOP.replace("    state, loss =", "    if i == 20: import os, signal; os.kill(os.getpid(), signal.SIGUSR2)\n    state, loss ="),
                           args=("--capture=signal",))
     assert "captured execution 21 of jit_step, because a signal asked for it" in said, said

@@ -21,13 +21,15 @@ check("try_restarts_warm", j.get("resumed_compiled") == 0 and j.get("resumed_fro
 check("try_stopped_half_way", 30 <= j.get("stopped_at", 0) <= 60, j)
 check("try_leaves_files", {"report.html", "receipt.json", "metrics.csv", "events.jsonl",
                            "checkpoints"} <= set(os.listdir(j["run"])), j)
-text = xlane("try", "--plugin=cpu", "--steps=40")
+text = xlane("try", "--plugin=cpu", "--steps=40", XLANE_RUNS="tried")
 check("try_says_five_lines", text.returncode == 0 and [x[0] for x in text.stdout.splitlines()] == list("12345n"),
       text.stdout + text.stderr)
+check("try_takes_the_folder_of_the_variable", "tried" in os.listdir(TMP) and len(glob.glob(TMP + "/runs/*-try*")) == 1,
+      os.listdir(TMP))
 r = xlane("try", "--plugin=" + os.path.abspath("build/test/plugins/nodevice.so"))
 check("try_is_honest", r.returncode == 1 and "no card is plugged in" in r.stderr and not r.stdout, r.stdout + r.stderr)
 
-r = xlane("ladder", "--plugin=cpu", "--runs=" + os.path.dirname(j["run"]))
+r = xlane("ladder", "--plugin=cpu", XLANE_RUNS=os.path.dirname(j["run"]))
 train = ["data.train=" + os.path.dirname(j["run"]) + "/text.txt", "data.format=bytes", "model.dim=32", "model.heads=2",
          "device=cpu", "train.steps=30", "runs=runs", "--quiet"]
 xlane("train", "model.pattern=A", "name=first", *train)

@@ -147,6 +147,8 @@ def _():
     for name in ("z", "a", "m", "b"):
         p = xlane("run", "--name=" + name, "--", "true")
         assert json.loads(xlane("top", "--json", "last").stdout)["run"].endswith("-" + name), name
+    listed = [line.split()[0][-2:] for line in xlane("runs").stdout.splitlines()]
+    assert listed[-4:] == ["-z", "-a", "-m", "-b"], listed
 
 
 sys.exit(end())

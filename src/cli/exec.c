@@ -23,7 +23,7 @@ static const xl_opt opts[] = {
     { "input", XL_OPT_REPEAT, &opt.input, "N=VALUE",
       "argument N: a number for all elements, or @FILE with its raw bytes; other arguments are random" },
     { "seed", XL_OPT_INT, &opt.seed, "NUMBER", "of the random inputs (1)" },
-    { "times", XL_OPT_INT, &opt.times, "NUMBER", "run it N times and print the time per run (1)" },
+    { "times", XL_OPT_SOME, &opt.times, "NUMBER", "run it N times and print the time per run (1)" },
     { "show", XL_OPT_INT, &opt.show, "NUMBER", "elements printed of each output (16)" },
     { "outputs", XL_OPT_STR, &opt.outputs, "DIR", "write each output's raw bytes to DIR/out0.bin, …" },
     { 0 },
@@ -210,10 +210,6 @@ static xl_error *exec(const xl_cli *cli, int argc, char **argv)
     t.nin = t.f->body->narg;
     t.value = xl_new(a, const char *, t.nin + 1);
     XL_DO(given(cli, t.nin, t.value));
-    if (opt.times < 1) {
-        err = xl_cli_misuse(cli, "--times needs a number above 0");
-        goto out;
-    }
     XL_DO(xl_plugin_find(a, &(xl_plugin_wish){ .named = opt.plugin }, &choice));
     XL_TRY(xl_plugin_load(choice.path, &p), "opening the device");
     XL_TRY(xl_client_open(p, NULL, &c), "starting %s", choice.path);

@@ -21,7 +21,7 @@ static struct {
     double timeout;
     xl_opt_list set;
     bool keep_going;
-} opt = { .runs = "runs", .timeout = 300 };
+} opt = { .timeout = 300 };
 
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the plugin to test (the best on this host)" },
@@ -31,7 +31,7 @@ static const xl_opt opts[] = {
     { "keep-going", XL_OPT_FLAG, &opt.keep_going, NULL, "do not stop at the first rung that fails" },
     { "set", XL_OPT_REPEAT, &opt.set, "KEY=VALUE", "a setting for every rung, as in a config" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "a rung that takes longer than this has failed (300)" },
-    { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the ladder's folder is made (runs)" },
+    { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the ladder's folder is made (XLANE_RUNS, else runs)" },
     { "rung", XL_OPT_STR, &opt.child, "RUNG",
       "internal: run this rung in this process and print the result" },
     { "phase", XL_OPT_STR, &opt.phase, "WORD", "with --rung: cold or restored" },
@@ -475,7 +475,7 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
                                                          : strncmp(opt.topology, "xlane", 5) ? "tpu"
                                                                                              : "cpu" },
                              &w.choice));
-    XL_DO(xl_run_make(a, opt.runs, opt.topology ? "ladder-rehearsed" : "ladder", &dir));
+    XL_DO(xl_run_make(a, opt.runs ? opt.runs : xl_runs_folder(), opt.topology ? "ladder-rehearsed" : "ladder", &dir));
     XL_DO(xl_run_open(dir, &run));
     char *whole = realpath(dir, NULL);
     w.state = xl_path_join(a, whole ? whole : dir, "state");

@@ -8,6 +8,7 @@
 #include "lane/run.h"
 #include "lane/steps.h"
 #include "lane/trained.h"
+#include "lane/verdict.h"
 
 static struct { bool modules, prometheus; } opt;
 static const xl_opt opts[] = {
@@ -99,6 +100,8 @@ static xl_error *none(xl_arena *a, const char *dir, xl_error *err)
 {
     xl_str unended = xl_run_unended(a, dir), gaps = xl_run_gaps_of(a, dir).text;
     const char *other = xl_run_newest(a, dir, XL_RUN_METRICS);
+    xl_run_verdict v = { 0 };
+    xl_error_free(xl_run_judge(a, dir, &v));
     if (xl_run_trained(a, dir)) {
         xl_error_free(err);
         err =
@@ -115,8 +118,28 @@ static xl_error *none(xl_arena *a, const char *dir, xl_error *err)
         err = XL_ERR(NOT_FOUND, "%s has no metrics: " XL_GUARD_OFF "; start it again without that", dir);
     } else if (unended.n) {
         err = xl_error_next(err, "%.*s", XL_FMT(unended));
+    } else if (v.recorded) {
+        xl_error_free(err);
+        err = XL_ERR(NOT_FOUND, "%s has no metrics: its guarded processes ended before they wrote any; `xlane explain` "
+                                "has their compiles",
+                     dir);
+    } else if (!other) {
+        err = xl_error_next(err, "on this machine's CPU, `xlane run --profile=cpu -- CMD` takes the embedded device");
     }
     return other ? xl_error_next(err, "the newest run here that has some is %s", other) : err;
+}
+
+/* Counters are written every two seconds and at the end, events as they happen. */
+static void say_age(const xl_run_verdict *v, const xl_metrics *m, xl_buf *b)
+{
+    xl_verdict_end_say(v, b);
+    if ((uint64_t)v->compiled > xl_metrics_total(m, XL_M_CompileTime) ||
+        (uint64_t)v->cached > xl_metrics_total(m, XL_M_CachedCompile) ||
+        (uint64_t)v->loaded > xl_metrics_total(m, XL_M_FrontendCacheHit))
+        xl_buf_printf(b,
+                      "its events, which are newer than these counts, tell of %d compiled, %d from the cache, %d from "
+                      "the frontend's own cache\n",
+                      v->compiled, v->cached, v->loaded);
 }
 
 static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
@@ -144,12 +167,15 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
     XL_DO(xl_steps_read(cli->arena, dir, &times, &ntimes));
     fallbacks host = read_fallbacks(cli->arena, dir);
     bool torch = of_torch(cli->arena, dir);
+    xl_run_verdict v = { 0 };
+    xl_error_free(xl_run_judge(cli->arena, dir, &v));      /* where its events cannot be read, its counters can */
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_run_info about = xl_run_about(cli->arena, dir);
         xl_json_map(&j);
         xl_json_put_bool(&j, "diagnostic", about.diagnostic);
         xl_json_put_str(&j, "profile", about.profile);
+        xl_json_put_bool(&j, "lower_bounds", xl_verdict_open(&v));
         xl_json_key(&j, "metrics");
         xl_metrics_json(m, &j);
         xl_json_key(&j, "steps");
@@ -175,6 +201,8 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
         xl_metrics_prometheus(m, 0, 0, &b);
     } else {
         xl_buf_str(&b, xl_run_mark(cli->arena, dir));
+        if (v.cut || v.going)
+            say_age(&v, m, &b);
         for (size_t i = 0; i < ntimes; i++)                /* what most people came for */
             xl_steps_say(&times[i], &b);
         if (train.steps) {
@@ -182,7 +210,12 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
             xl_buf_printf(&b, "every step is in %s/metrics.csv; calls, transfers and waiting are counted under "
                               "`xlane run -- xlane train ...`\n", dir);
         }
+        size_t before = b.n;
         xl_metrics_print(m, opt.modules, &b);
+        if (b.n == before && !train.steps)
+            xl_buf_puts(&b, xl_verdict_open(&v)
+                                ? "no count was written\n"
+                                : "no count: nothing was compiled, executed or transferred through its plugin\n");
         if (torch)
             say_fallbacks(&host, &b);
     }

@@ -56,6 +56,9 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
     case XL_OPT_COUNT:
         ok = xl_str_i64(s, o->out) && *(int64_t *)o->out >= 0;
         break;
+    case XL_OPT_SOME:
+        ok = xl_str_i64(s, o->out) && *(int64_t *)o->out >= 1;
+        break;
     case XL_OPT_NUM:
         ok = xl_str_f64(s, o->out);
         break;
@@ -74,6 +77,7 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
     }
     static const char *const want[] = { [XL_OPT_INT] = "a whole number",
                                         [XL_OPT_COUNT] = "a whole number of at least 0",
+                                        [XL_OPT_SOME] = "a whole number of at least 1",
                                         [XL_OPT_NUM] = "a number",
                                         [XL_OPT_SECONDS] = "a number of seconds, at least 0",
                                         [XL_OPT_SIZE] = "a size above 0, such as 64MiB" };

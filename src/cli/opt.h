@@ -20,6 +20,7 @@ typedef enum {
     XL_OPT_TEXT,   /* const char *, also "" */
     XL_OPT_INT,    /* int64_t */
     XL_OPT_COUNT,  /* int64_t, not negative */
+    XL_OPT_SOME,   /* int64_t, at least 1 */
     XL_OPT_NUM,    /* double */
     XL_OPT_SECONDS, /* double, not negative */
     XL_OPT_SIZE,   /* uint64_t, not 0: 4096, 16MiB */

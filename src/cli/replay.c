@@ -16,7 +16,7 @@
 static struct { const char *plugin; int64_t times; double tolerance; bool plain, diverge, f64; } opt = { .times = 2 };
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "where to execute it (the plugin of the capture; cpu: embedded)" },
-    { "times", XL_OPT_INT, &opt.times, "N", "execute it N times and compare all with the first (2)" },
+    { "times", XL_OPT_SOME, &opt.times, "N", "execute it N times and compare all with the first (2)" },
     { "tolerance", XL_OPT_NUM, &opt.tolerance, "X",
       "accept differences of up to X times the largest element of an output (0: bit for bit)" },
     { "diverge", XL_OPT_FLAG, &opt.diverge, NULL,
@@ -521,8 +521,6 @@ static xl_error *replay(const xl_cli *cli, int argc, char **argv)
     rerun r = { .best = -1 };
     xl_buf b = { 0 };
     (void)argc;
-    if (opt.times < 1)
-        return xl_cli_misuse(cli, "--times needs a number above 0");
     if (opt.diverge)
         return diverge(cli, argv[0]);
     if (opt.plain) {

@@ -66,8 +66,8 @@ static const xl_opt opts[] = {
     { "cache-segment", XL_OPT_STR, &opt.segment, "NAME", "a private part of the cache for this process or host" },
     { "policy", XL_OPT_STR, &opt.policy, "WORD",
       "allow, warn or stop when a step's program changes or is traced again after the warm-up window (warn)" },
-    { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "length of the warm-up window in steps (10)" },
-    { "warmup-compiles", XL_OPT_COUNT, &opt.warmup_compiles, "N", "end the warm-up window after N compiles instead" },
+    { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "length of the warm-up window in steps; 0: none (10)" },
+    { "warmup-compiles", XL_OPT_SOME, &opt.warmup_compiles, "N", "end the warm-up window after N compiles instead" },
     { "watch", XL_OPT_REPEAT, &opt.watch, "MODULE",
       "count this module as a step from the start; others count after three executions" },
     { "hang", XL_OPT_SECONDS, &opt.hang, "SECONDS",
@@ -76,21 +76,22 @@ static const xl_opt opts[] = {
       "where run folders are made; one that cannot be made is an error (XLANE_RUNS, else runs)" },
     { "name", XL_OPT_STR, &opt.name, "NAME", "what to call this run (the program's name)" },
     { "prometheus", XL_OPT_STR, &opt.prometheus, "FILE",
-      "write counters to this file for Prometheus while it runs; further processes add their pid to the name" },
+      "write counters to this file for Prometheus while it runs; further processes add their pid to the name; one that "
+      "cannot be written is an error" },
     { "capture", XL_OPT_STR, &opt.capture, "WHEN",
       "write step.xlcap, one execution with its inputs: nonfinite (the program reads a NaN or Inf), step:N, signal "
       "(SIGUSR2) or slow (three times the median)" },
-    { "capture-every", XL_OPT_COUNT, &opt.capture_every, "N",
+    { "capture-every", XL_OPT_SOME, &opt.capture_every, "N",
       "for nonfinite and slow: copy the inputs every N executions and recompute from there (by default often enough "
       "for about 64 MiB a step)" },
     { "capture-check", XL_OPT_FLAG, &opt.capture_check, NULL,
       "for nonfinite: also check outputs up to 64 KiB that the program does not read" },
     { "capture-module", XL_OPT_STR, &opt.capture_module, "NAME", "capture only programs with this in their name" },
-    { "capture-times", XL_OPT_COUNT, &opt.capture_times, "N",
+    { "capture-times", XL_OPT_SOME, &opt.capture_times, "N",
       "for nonfinite and slow: capture up to N programs, one execution each: step.xlcap, step.2.xlcap, … (1)" },
     { "capture-max", XL_OPT_SIZE, &opt.capture_max, "SIZE", "do not copy inputs larger than this (16GiB)" },
     { "summary", XL_OPT_FLAG, &opt.summary, NULL,
-      "print the five summary lines even if standard error is not a "
+      "print some lines at the end, of what was compiled, executed and recorded, also where standard error is no "
       "terminal" },
     { 0 },
 };
@@ -345,6 +346,34 @@ static void say_gap(xl_arena *a, const char *dir)
         }
 }
 
+/* Why counts are lower bounds, in parentheses; "": not known. */
+static xl_str why_lost(xl_arena *a, const xl_run_verdict *v, bool full)
+{
+    if (full)
+        return XL_STR(" (the run's folder could not be written)");
+    if (v->end.signal)
+        return XL_STR(" (it was killed before it wrote its last counts)");
+    if (v->going)
+        return XL_STR(" (a process of it goes on)");
+    if (!v->cut)
+        return XL_STR("");
+    return xl_strf(a, " (%d ended without writing %s last counts: os._exit, exec, a signal or a full disk does that)",
+                   v->cut, v->cut == 1 ? "its" : "their");
+}
+
+static void say_changes(const xl_run_verdict *v)
+{
+    const char *steps = getenv("XLANE_WARMUP"), *compiles = getenv("XLANE_WARMUP_COMPILES");
+    bool window = v->early || !steps || strcmp(steps, "0") || (compiles && *compiles && strcmp(compiles, "0"));
+    int changed = window ? v->early : v->late;
+    fprintf(stderr, "xlane: a step's program changed %d time%s", changed, changed == 1 ? "" : "s");
+    if (window)
+        fprintf(stderr, " in the warm-up window, %d after it", v->late);
+    if (v->traced)
+        fprintf(stderr, "; the same program was traced again %d time%s", v->traced, v->traced == 1 ? "" : "s");
+    fprintf(stderr, "%s\n", v->early + v->late + v->traced ? "; `xlane explain last` says why" : "");
+}
+
 /* full: run.json could not be written. */
 static void summary(xl_arena *a, const char *dir, const xl_profile *p, double seconds, int status, bool stopped,
                     bool full)
@@ -370,27 +399,24 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
         uint64_t made = xl_metrics_total(m, XL_M_CompileTime), cached = xl_metrics_total(m, XL_M_CachedCompile),
                  loaded = xl_metrics_total(m, XL_M_FrontendCacheHit);
         bool lost = v.cut || (uint64_t)v.compiled > made || (uint64_t)v.cached > cached;
+        bool least = lost && !gaps.left;
+        unsigned long long executes = gaps.executes, waited = xl_metrics_total(m, XL_M_HostSync);
         fprintf(stderr,
-                "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own cache; %s%llu executions in "
-                "%llu process%s%s\n",
+                "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own cache; %.*s in %llu process%s"
+                "%.*s\n",
                 (unsigned long long)(lost ? (uint64_t)v.compiled : made),
                 (unsigned long long)(lost ? (uint64_t)v.cached : cached),
-                (unsigned long long)(lost ? (uint64_t)v.loaded : loaded), lost && !gaps.left ? "at least " : "",
-                (unsigned long long)gaps.executes, (unsigned long long)gaps.processes, gaps.processes == 1 ? "" : "es",
-                !lost || gaps.left ? ""
-                : full             ? " (the run's folder could not be written)"
-                : v.end.signal     ? " (it was killed before it wrote its last counts)"
-                                   : " (one ended without writing its last counts: os._exit, exec, a signal or a full "
-                                     "disk does that)");
-        unsigned long long waited = xl_metrics_total(m, XL_M_HostSync);
-        fprintf(stderr, "xlane: a step's program changed %d time%s in the warm-up window, %d after it", v.early,
-                v.early == 1 ? "" : "s", v.late);
-        if (v.traced)
-            fprintf(stderr, "; the same program was traced again %d time%s", v.traced, v.traced == 1 ? "" : "s");
-        fprintf(stderr, "%s\n", v.early + v.late + v.traced ? "; `xlane explain last` says why" : "");
-        if (!gaps.counters)
+                (unsigned long long)(lost ? (uint64_t)v.loaded : loaded),
+                XL_FMT(least && !executes
+                           ? XL_STR("executions were not counted")
+                           : xl_strf(a, "%s%llu execution%s", least ? "at least " : "", executes,
+                                     executes == 1 ? "" : "s")),
+                (unsigned long long)gaps.processes, gaps.processes == 1 ? "" : "es",
+                XL_FMT(least ? why_lost(a, &v, full) : XL_STR("")));
+        say_changes(&v);
+        if (!gaps.counters && !(least && !waited))
             fprintf(stderr, "xlane: %s%llu step%s waited until the host had read a result (float, print, .item()%s)\n",
-                    lost && !gaps.left ? "at least " : "", waited,
+                    least ? "at least " : "", waited,
                     waited == 1 ? "" : "s", xl_verdict_sized(&v) ? ", or a size that depends on data" : "");
         say_gap(a, dir);
     }

@@ -16,7 +16,7 @@
 
 static struct { int64_t devices; bool program, short_form; } opt;
 static const xl_opt opts[] = {
-    { "devices", XL_OPT_INT, &opt.devices, "N",
+    { "devices", XL_OPT_SOME, &opt.devices, "N",
       "for a FILE: number of partitions (default: as the program says, or its mesh)" },
     { "program", XL_OPT_FLAG, &opt.program, NULL, "for a FILE: print the partitioned program instead" },
     { "short", XL_OPT_FLAG, &opt.short_form, NULL, "print only the totals, without drawing each tensor" },

@@ -15,11 +15,11 @@
 #include "lane/receipt.h"
 #include "lane/run.h"
 
-static struct { const char *plugin, *runs; int64_t steps; } opt = { .runs = "runs", .steps = 120 };
+static struct { const char *plugin, *runs; int64_t steps; } opt = { .steps = 120 };
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the device to try (the best on this host)" },
     { "steps", XL_OPT_INT, &opt.steps, "NUMBER", "how long to train (120)" },
-    { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the folder with everything is made (runs)" },
+    { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the folder with everything is made (XLANE_RUNS, else runs)" },
     { 0 },
 };
 
@@ -169,7 +169,7 @@ static xl_error *prove(trial *t)
                      XL_FMT(t->probe.next));
         goto out;
     }
-    XL_DO(xl_run_make(a, opt.runs, "try", &t->work));
+    XL_DO(xl_run_make(a, opt.runs ? opt.runs : xl_runs_folder(), "try", &t->work));
     char *whole = realpath(t->work, NULL);
     t->work = whole ? xl_str_c(a, xl_str_of(whole)) : t->work;
     free(whole);

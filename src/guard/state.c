@@ -174,10 +174,10 @@ static void start(void)
     snprintf(g->watch, sizeof g->watch, "%s", env("XLANE_WATCH", ""));
     g->hang_after = (double)env_number("XLANE_HANG", 120);
     g->agree_seconds = (double)env_number("XLANE_AGREE", 60);
-    /* "name@digest": the digest is of what changes the code. The name is not in the key, so that a diagnostic profile
-     * finds the executables of the profile it looks into. */
-    const char *profile = env("XLANE_PROFILE", "none"), *at = strrchr(profile, '@');
-    snprintf(g->profile, sizeof g->profile, "%s", at ? at + 1 : profile);
+    /* "name@digest"; no digest: nothing in it changes the code. The name is not in the key, so that a diagnostic
+     * profile finds the executables of the profile it looks into. */
+    const char *profile = env("XLANE_PROFILE", ""), *at = strrchr(profile, '@');
+    snprintf(g->profile, sizeof g->profile, "%s", at ? at + 1 : "none");
     const char *cache = env("XLANE_CACHE", "off");
     if (!xl_home_off(cache)) {
         xl_cache_opts opts = { .max_bytes = env_number("XLANE_CACHE_MAX", 0),

@@ -308,7 +308,7 @@ xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t
         err = xl_error_wrap(unread, "reading metrics");
         unread = NULL;
     } else if (!*processes) {
-        err = XL_ERR(NOT_FOUND, "%s has no metrics: no process of it attached to a plugin", dir);
+        err = XL_ERR(NOT_FOUND, "%s has no metrics: no process of it loaded a PJRT plugin", dir);
     }
 out:
     xl_error_free(unread);

@@ -572,7 +572,8 @@ xl_error *xl_profile_set(xl_arena *a, const xl_profile *p)
             setenv(lists[i].var, b.p, 1);
         xl_buf_fini(&b);
     }
-    setenv("XLANE_PROFILE", xl_strf(a, "%.*s@%s", XL_FMT(p->name), p->digest).p, 1);
+    bool same = !strcmp(p->digest, "none");
+    setenv("XLANE_PROFILE", xl_strf(a, "%.*s%s%s", XL_FMT(p->name), same ? "" : "@", same ? "" : p->digest).p, 1);
     if (p->diagnostic)
         setenv("XLANE_DIAGNOSTIC", "1", 1);
     else

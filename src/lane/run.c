@@ -247,13 +247,34 @@ static bool has(xl_arena *a, const char *dir, xl_run_part part)
     return false;
 }
 
+enum { SECOND = sizeof "20260101-120000" - 1 };
+
+/* Names begin with the time, to the second; those of one second are put in the order in which they were made. */
+static xl_error *in_time(xl_arena *a, const char *runs, xl_str **names, size_t *n)
+{
+    xl_error *err = xl_dir_list(a, runs, names, n);
+    for (size_t i = 1; i < *n; i++) {
+        xl_str it = (*names)[i];
+        double made = 0;
+        size_t k = i;
+        for (; k > 0 && !strncmp((*names)[k - 1].p, it.p, SECOND); k--) {
+            made = made ? made : born(xl_path_join(a, runs, it.p));
+            if (born(xl_path_join(a, runs, (*names)[k - 1].p)) <= made)
+                break;
+            (*names)[k] = (*names)[k - 1];
+        }
+        (*names)[k] = it;
+    }
+    return err;
+}
+
 const char *xl_run_newest(xl_arena *a, const char *dir, xl_run_part part)
 {
     enum { LOOKED = 50 };
     xl_str *names = NULL, own = xl_path_base(xl_str_of(dir));
     size_t n = 0;
     const char *runs = xl_str_c(a, xl_path_dir(xl_str_of(dir)));
-    xl_error_free(xl_dir_list(a, runs, &names, &n));
+    xl_error_free(in_time(a, runs, &names, &n));
     for (size_t i = n, looked = 0; i-- > 0 && looked < LOOKED;) {
         char *other = xl_path_join(a, runs, xl_str_c(a, names[i]));
         if (xl_str_eq(names[i], own) || !xl_file_stat(xl_path_join(a, other, "events.jsonl"), NULL))
@@ -307,8 +328,6 @@ bool xl_run_trained(xl_arena *a, const char *dir)
     return kind ? xl_str_is(kind->s, "train") : !about.json && xl_file_stat(xl_path_join(a, dir, "config.yaml"), NULL);
 }
 
-enum { SECOND = sizeof "20260101-120000" - 1 };
-
 /* The run of `xlane run -- xlane train`, beside this one, in which this one was made; NULL: none. */
 static char *outer_of(xl_arena *a, const char *dir)
 {
@@ -338,7 +357,7 @@ static xl_error *list_runs(xl_arena *a, const char *runs, const char *maker, xl_
                             xl_runs_folder())
                    : XL_ERR(NOT_FOUND, "there is no folder %s here; `%s` makes it, or give the folder of a run", runs,
                             maker);
-    xl_error *err = xl_dir_list(a, runs, names, n);
+    xl_error *err = in_time(a, runs, names, n);
     return err ? xl_error_next(xl_error_wrap(err, "looking for runs"), "XLANE_RUNS=DIR names another folder") : NULL;
 }
 
@@ -403,19 +422,14 @@ static xl_error *find(xl_arena *a, const char *word, const char *maker, char **d
     xl_error *err = list_runs(a, runs, maker, &names, &n);
     if (err)
         return err;
-    const char *newest = NULL;
-    for (size_t i = n; i-- > 0;) {                         /* names begin with the time, to the second */
-        char *d = xl_path_join(a, runs, xl_str_c(a, names[i]));
-        if (newest && strncmp(names[i].p, newest, SECOND))
-            break;
-        if (xl_run_is(a, d) && (!newest || born(d) > born(*dir)))
-            newest = names[i].p, *dir = d;
+    for (size_t i = n; i-- > 0;) {
+        char *d = xl_path_join(a, runs, xl_str_c(a, names[i])), *outer = NULL;
+        if (xl_run_is(a, d)) {
+            outer = outer_of(a, d);
+            *dir = outer ? outer : d;
+            return NULL;
+        }
         denied += xl_run_denied(a, d);
-    }
-    if (newest) {
-        char *outer = outer_of(a, *dir);
-        *dir = outer ? outer : *dir;
-        return NULL;
     }
     if (denied)
         return XL_ERR(PERMISSION,

@@ -43,7 +43,8 @@ typedef struct {
 xl_error *xl_run_read(xl_arena *a, const char *dir, xl_run_log *out) XL_MUST_USE;
 xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t *n) XL_MUST_USE;
 const char *xl_runs_folder(void);                          /* XLANE_RUNS, or ./runs */
-/* What is in such a folder; an error that says what to do if it is not there or may not be read. */
+/* What is in such a folder, in the order in which it was made; an error that says what to do if it is not there or may
+ * not be read. */
 xl_error *xl_runs_list(xl_arena *a, const char *runs, xl_str **names, size_t *n) XL_MUST_USE;
 bool xl_run_denied(xl_arena *a, const char *dir);          /* another user's: what is in it may not be read */
 bool xl_run_is(xl_arena *a, const char *dir);              /* the folder is that of a run */
