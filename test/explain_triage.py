@@ -1,7 +1,7 @@
 """What `explain` says of one run and of two: the verdict of each step module, the triage answers, and what it does not say."""
 import re
 
-from _guarded import HERE, XLANE, answers, check, done, environment, events, line_of, on_terminal, python, run, script, xlane
+from _guarded import BUILD, HERE, TMP, XLANE, answers, check, done, environment, events, line_of, on_terminal, python, run, script, xlane
 import json, os, subprocess, sys
 
 STEP = """
@@ -713,19 +713,24 @@ def _():
 
 @check("README_shows_what_its_first_commands_print")
 def _():
+    """Each line of an example, in order; where some are left out, it says so with three dots."""
     top = os.path.dirname(HERE)
     page = open(os.path.join(top, "README.md")).read().split("## Install")[0]
-    kw = {k: os.path.join(os.path.dirname(script("x", "")), k + "-readme") for k in ("runs", "cache")}
-    printed = ""
-    for _ in range(2):
-        folder, err = run("readme", sys.executable, os.path.join(top, "examples", "train.py"), args=("--summary",),
-                          **kw)
-        printed += err + xlane("explain", folder)
-    # as it is wrapped there, and with its paths
-    flat = lambda text: re.sub(r"\s+", " ", text.replace(top + "/", ""))
-    shown = re.findall(r"^    (xlane: \d+ compiled.*|xlane: a step.*|xlane: \d+ steps? .*|did .*|was .*)$", page, re.M)
-    shown.append(re.search(r"^    (`train_step` compiled .*?)\n    \.\.\.", page, re.M | re.S)[1])
-    assert len(shown) == 10 and not [s for s in shown if flat(s) not in flat(printed)], (shown, printed)
+    env = {k: v for k, v in environment().items() if not k.startswith(("JAX_", "PJRT_", "XLANE_RUN"))}
+    env.update(XLANE_RUNS=os.path.join(TMP, "readme"), XLANE_CACHE=os.path.join(TMP, "readme-cache"),
+               PATH=os.path.dirname(sys.executable) + ":" + BUILD + ":" + env["PATH"])
+
+    def flat(text):
+        text = re.sub(r"ran [\d.]+ s", "ran 1.5 s", re.sub(r"recorded in \S+", "recorded in a folder", text))
+        return re.sub(r"\s+", " ", re.sub(r"loss [\d.]+", "loss 2.2", text.replace(top + "/", ""))).strip()
+
+    examples = re.findall(r"^    \$ (.+)\n((?:    .+\n)+)", page, re.M)
+    assert len(examples) == 3, examples
+    for command, shown in examples:
+        p = subprocess.run(command.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env,
+                           cwd=top)
+        parts = [re.escape(flat(part)) for part in re.split(r"^    \.\.\.\n", shown, flags=re.M)]
+        assert re.fullmatch(" ?.+ ?".join(parts), flat(p.stdout)), (command, shown, p.stdout)
 
 
 done()
