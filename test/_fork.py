@@ -1,9 +1,11 @@
 """Cases that need a JAX of their own, with their own environment. Each is forked off this process, which has imported
 JAX and made no device yet: a second less than starting Python for each."""
 import os, runpy, signal, subprocess, sys, tempfile, time, traceback
+import _quick
 if sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
     sys.path.pop(0)                                  # a test of the same name as a module would be taken for it
 os.environ.setdefault("JAX_PLATFORMS", "xlane")
+_quick.import_jax()
 import jax
 
 

@@ -1,6 +1,6 @@
 """XLA flags with which JAX's CPU compiles quickly and runs slowly: a reference runs a few times, and compiling it well
-would take far longer than running it badly."""
-import importlib.metadata, os
+would take far longer than running it badly. And the import of JAX, with what makes a small program quicker to lower."""
+import gc, importlib.metadata, os, sys, threading
 
 
 def flags():
@@ -15,3 +15,25 @@ def use():
     """Call it before JAX makes its first array. Flags that were asked for from outside stay as they are."""
     if "xla_backend_optimization_level" not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " " + flags()
+
+
+def import_jax():
+    """JAX makes an MLIR context for each program that it lowers, with all ops of all dialects: two thirds of the time
+    that a small program takes. Here, a thread has one for all its programs; under `./x test all` JAX is as it comes. What
+    the import makes stays, and nobody looks for garbage in it."""
+    if "jax" in sys.modules:
+        return
+    gc.disable()
+    from jax._src.interpreters import mlir
+    gc.enable()
+    gc.freeze()
+    if os.environ.get("XLANE_TEST_ALL") == "1":
+        return
+    new, kept = mlir.make_ir_context, threading.local()
+
+    def context():
+        if not hasattr(kept, "context"):
+            kept.context = new()
+        return kept.context
+    mlir.make_ir_context = context
+    context()                                        # forks of this process have it too

@@ -5,6 +5,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLANE_CPU_CHECK", "1")        # every plan of ours is checked against its program
 import _quick
 _quick.use()
+_quick.import_jax()
 import jax
 from jax._src.lib import xla_client
 

@@ -150,11 +150,12 @@ def rename(words):
 
 
 if __name__ == "__main__":
+    import _quick
     sys.path.pop(0)                                  # a test of the same name as a module would be taken for it
     import gc
     import types
     before = dict(os.environ)
-    import jax
+    _quick.import_jax()
     import jax.numpy
     # as src/guard/preload_jax.h does
     getattr(jax._src.xla_bridge, "_nonexperimental_plugins", set()).add("xlane")

@@ -37,6 +37,7 @@ def program(fn):
 
 def define():
     import functools
+    _quick.import_jax()
     import jax
     import jax.numpy as jnp
     import numpy as np
