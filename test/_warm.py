@@ -138,6 +138,7 @@ def tell_functions():
     text = re.sub(r"/\*.*?\*/", "", text[text.index("[] =") + 4:])
     exec("".join(map(ast.literal_eval, re.findall(r'^ +(".*")', text, re.M))), {})
     sys.modules["_xlane"].compiler(jax._src.compiler)
+    sys.modules["_xlane"].dispatch(jax._src.dispatch)
 
 
 def rename(words):

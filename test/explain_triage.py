@@ -395,6 +395,7 @@ def _():
                                                     ("both", 30, "float(w[0])", "float(y)",
                                                      (50, {"train": (20, 20), "evaluate": (30, 30)})),
                                                     ("sometimes", 30, "i % 2 and float(w[0])", "", (10, {})),
+                                                    ("behind", 30, "", "i and float(before); before = y", (0, {})),
                                                     ("none", 30, "", "", (0, {}))):
         text = LOOPS.replace("TIMES", str(times)).replace("TRAINED", trained).replace("EVALUATED", evaluated)
         folder, err = python("loops_" + name, text, args=("--summary",))
@@ -403,8 +404,17 @@ def _():
         assert "`train` compiled once, ran 20 times: no recompile\n`evaluate` compiled once, ran %d times" % times \
             in said, (name, said)
         assert {m: (int(n), int(of)) for m, n,
-                of in re.findall(r"sync: `(\w+)`: each of the last 5 steps read from the "
-            r"device .*\((\d+) of (\d+) steps in all\)\n", said)} == waited[1], (name, said)
+                of in re.findall(r"sync: `(\w+)`: a result of each of the last 5 steps was read before "
+            r".*\((\d+) of (\d+) steps in all\)\n", said)} == waited[1], (name, said)
+
+
+@check("W6_what_JAX_reads_to_find_a_NaN_is_none_of_the_users_reads")
+def _():
+    text = LOOPS.replace("TIMES", "30").replace("TRAINED", "").replace("EVALUATED", "")
+    folder, err = python("nans", "import jax; jax.config.update('jax_debug_nans', True)\n" + text, args=("--summary",))
+    assert "xlane: 0 steps waited until the host had read a result" in err, err
+    assert "xlane: 50 steps waited while JAX looked for NaN in the results (jax_debug_nans)\n" in err, err
+    assert "sync: " not in xlane("explain", folder), xlane("explain", folder)
 
 
 @check("W6_steps_that_read_are_counted_and_a_size_that_forces_it_is_named")
@@ -427,7 +437,7 @@ for i in range(20):
                                     args=("--summary",))
         said[name] += xlane("explain", folder)
     assert "xlane: 8 steps waited until the host had read a result (float, print, .item())\n" in said["some"], said["some"]
-    assert "each of the last 5 steps read from the device" in said["some"] and "(8 of 20 steps in all)" in said["some"]
+    assert "each of the last 5 steps was read before the next" in said["some"] and "(8 of 20 steps in all)" in said["some"]
     assert "every step reads" not in said["some"] and "size that depends on data" not in said["some"], said["some"]
     assert "steps waited until the host had read a result (float, print, .item(), or a size that depends on data)" \
         in said["masked"], said["masked"]

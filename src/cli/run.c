@@ -400,7 +400,9 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
                  loaded = xl_metrics_total(m, XL_M_FrontendCacheHit);
         bool lost = v.cut || (uint64_t)v.compiled > made || (uint64_t)v.cached > cached;
         bool least = lost && !gaps.left;
-        unsigned long long executes = gaps.executes, waited = xl_metrics_total(m, XL_M_HostSync);
+        unsigned long long executes = gaps.executes, waited = 0, checked = xl_metrics_total(m, XL_M_NanCheck);
+        for (size_t i = 0; i < v.nunit; i++)
+            waited += v.unit[i]->step ? v.unit[i]->waited : 0;
         fprintf(stderr,
                 "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own cache; %.*s in %llu process%s"
                 "%.*s\n",
@@ -418,6 +420,9 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
             fprintf(stderr, "xlane: %s%llu step%s waited until the host had read a result (float, print, .item()%s)\n",
                     least ? "at least " : "", waited,
                     waited == 1 ? "" : "s", xl_verdict_sized(&v) ? ", or a size that depends on data" : "");
+        if (!gaps.counters && checked)
+            fprintf(stderr, "xlane: %s%llu step%s waited while JAX looked for NaN in the results (jax_debug_nans)\n",
+                    least ? "at least " : "", checked, checked == 1 ? "" : "s");
         say_gap(a, dir);
     }
     if (gaps.text.n)

@@ -236,7 +236,7 @@ static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuf
 {
     guard_state *g = p->g;
     if (a->dst) {
-        guard_read(g, "copy to the host", a->dst_size);
+        guard_read(g, a->src, a->dst_size);
         guard_spmd_read(a->src);
     }
     PJRT_Error *err = p->real->PJRT_Buffer_ToHostBuffer(a);
@@ -251,7 +251,7 @@ static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuf
 static PJRT_Error *on_Buffer_CopyRawToHost(guard_plugin *p, PJRT_Buffer_CopyRawToHost_Args *a)
 {
     guard_state *g = p->g;
-    guard_read(g, "raw copy to the host", (uint64_t)a->transfer_size);
+    guard_read(g, a->buffer, (uint64_t)a->transfer_size);
     guard_spmd_read(a->buffer);
     return p->real->PJRT_Buffer_CopyRawToHost(a);
 }
@@ -280,7 +280,7 @@ static PJRT_Error *on_Buffer_UnsafePointer(guard_plugin *p, PJRT_Buffer_UnsafePo
 {
     guard_state *g = p->g;
     uint64_t bytes = size_of(p, a->buffer);
-    guard_read(g, "raw pointer", bytes);
+    guard_read(g, a->buffer, bytes);
     guard_spmd_read(a->buffer);
     PJRT_Error *err = p->real->PJRT_Buffer_UnsafePointer(a);
     if (!err)
@@ -295,7 +295,7 @@ static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p,
 {
     guard_state *g = p->g;
     uint64_t bytes = size_of(p, a->buffer);
-    guard_read(g, "raw pointer", bytes);
+    guard_read(g, a->buffer, bytes);
     guard_spmd_read(a->buffer);
     PJRT_Error *err = p->real->PJRT_Buffer_OpaqueDeviceMemoryDataPointer(a);
     if (!err)

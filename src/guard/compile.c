@@ -46,13 +46,34 @@ static bool room(guard_state *g)
     return xl_table_reserve(&g->exec_index, NULL, (size_t)g->nexec + 1);
 }
 
-void guard_exec_add(guard_state *g, const void *handle, xl_str module, bool helper, spmd_info *spmd)
+static uint32_t results_of(guard_plugin *p, PJRT_LoadedExecutable *handle)
 {
+    PJRT_LoadedExecutable_GetExecutable_Args get = { .struct_size = sizeof get, .loaded_executable = handle };
+    PJRT_Executable_NumOutputs_Args n = { .struct_size = sizeof n };
+    if (!PJRT_HAS(p->real, PJRT_Executable_NumOutputs))
+        return 0;
+    xl_error *err =
+        guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&get), "PJRT_LoadedExecutable_GetExecutable");
+    if (!err) {
+        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = get.executable };
+        n.executable = get.executable;
+        err = guard_take(p, p->real->PJRT_Executable_NumOutputs(&n), "PJRT_Executable_NumOutputs");
+        xl_error_free(guard_take(p, p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
+    }
+    uint32_t found = err ? 0 : (uint32_t)n.num_outputs;
+    xl_error_free(err);
+    return found;
+}
+
+void guard_exec_add(guard_plugin *p, PJRT_LoadedExecutable *handle, xl_str module, bool helper, spmd_info *spmd)
+{
+    guard_state *g = p->g;
     exec_info *e = calloc(1, sizeof *e);
     if (!e)
         return;
     e->handle = handle;
     e->helper = helper;
+    e->nout = results_of(p, handle);
     e->spmd = spmd;
     snprintf(e->module, sizeof e->module, "%.*s", XL_FMT(module));
     e->metrics = xl_metrics_module(g->metrics, xl_str_of(e->module));
@@ -366,7 +387,7 @@ static void say_why(compile *c, const xl_verdict *v)
         xl_buf_printf(b, "%s%.*s", n > 1 ? "; " : "", XL_FMT(v->diff[i].text));
     }
     bool said = !again && xl_str_starts(v->words, xl_str_of(v->reason));
-    if (!n && !said)
+    if (!n && !said && !(v->config.n && !again))
         xl_buf_puts(b, same ? "the same program, traced again" : v->reason);
     if (n > most)
         xl_buf_printf(b, "; and %u more, in `xlane explain`", n - most);
@@ -376,6 +397,8 @@ static void say_why(compile *c, const xl_verdict *v)
         return;
     if (v->words.n)
         xl_buf_printf(b, "%s%.*s", b->n ? "; " : "", XL_FMT(v->words));
+    if (v->config.n)
+        xl_buf_printf(b, "%s%.*s", b->n ? "; " : "", XL_FMT(v->config));
     if (v->called.n)
         xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
     const xl_cause *cause = xl_verdict_cause(v);
@@ -456,17 +479,17 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_error *err = NULL;
     compile *c = ctx;
     guard_state *g = c->p->g;
-    xl_owner owner;
-    xl_x64 x64 = guard_function(xl_str_of(c->module), c->function, sizeof c->function, &owner);
+    guard_told told = guard_function(xl_str_of(c->module));
+    memcpy(c->function, told.function, sizeof c->function);
     guard_function_name(xl_str_of(c->module), c->function, c->name, sizeof c->name);
     xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(c->name));
-    c->helper = xl_contract_helper(c->m, owner);
+    c->helper = xl_contract_helper(c->m, told.owner);
     xl_verdict v;
     xl_module *m = c->m;
     c->m = NULL;
     guard_frame(g, c->place, sizeof c->place, &c->reads_value);
     xl_compile_site site = { xl_str_of(c->place), xl_buf_view(&c->devices), xl_str_of(c->function),
-                             xl_str_of(c->name), x64, owner };
+                             xl_str_of(c->name), xl_str_of(told.config), told.x64, told.owner };
     XL_DO(xl_contracts_judge(g->contracts, a, &c->key, &site, m,
                              (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
     /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions
@@ -888,7 +911,7 @@ static void made(guard_state *g, compile *c, xl_module_metrics *named, const cha
                  const xl_cache_found *found)
 {
     xl_metrics_time(g->metrics, named, strcmp(how, "cached") ? XL_M_CompileTime : XL_M_LoadTime, seconds);
-    guard_exec_add(g, c->args->executable, xl_str_of(c->name), c->helper, c->spmd);
+    guard_exec_add(c->p, c->args->executable, xl_str_of(c->name), c->helper, c->spmd);
     if (guard_recording(g))
         guard_record_program(c->p, c->args, c->name);
     if (found)
@@ -993,16 +1016,16 @@ void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args
     }
     if (err)
         guard_fault(g, "naming a loaded executable", err);
-    char function[384], called[256];
-    xl_owner owner;
-    guard_function(xl_str_of(module), function, sizeof function, &owner);
+    char called[256];
+    guard_told told = guard_function(xl_str_of(module));
+    bool helper = told.owner && told.owner != XL_OWNER_USER;
     xl_mutex_lock(&g->compile_lock);
-    guard_function_name(xl_str_of(module), function, called, sizeof called);
+    guard_function_name(xl_str_of(module), told.function, called, sizeof called);
     xl_mutex_unlock(&g->compile_lock);
     xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(called));
     xl_metrics_time(g->metrics, mm, XL_M_LoadTime, seconds);
     xl_metrics_count(g->metrics, mm, XL_M_FrontendCacheHit, 1);
-    guard_exec_add(g, args->loaded_executable, xl_str_of(called), owner == XL_OWNER_LIBRARY, NULL);
+    guard_exec_add(p, args->loaded_executable, xl_str_of(called), helper, NULL);
     xl_event e;
     xl_event_begin(g->run, &e, "compile");
     xl_json_put_text(&e.j, "module", called);
@@ -1010,7 +1033,7 @@ void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", "warmup");
     xl_json_put_int(&e.j, "step", (int64_t)g->step);
-    if (owner == XL_OWNER_LIBRARY)
+    if (helper)
         xl_json_put_bool(&e.j, "helper", true);
     xl_json_put_text(&e.j, "reason", "first");
     xl_event_end(g->run, &e);

@@ -22,6 +22,30 @@ static void count_step(guard_state *g, xl_module_metrics *mm)
         guard_memory_due();
 }
 
+/* Results that the host may read: a step's, and what helpers computed since. Reading one of an earlier step keeps
+ * nothing waiting, as the newer step is with the device by then. */
+static void note_made(guard_state *g, const exec_info *e, const PJRT_LoadedExecutable_Execute_Args *args)
+{
+    PJRT_Buffer *const *out = args->num_devices && args->output_lists ? args->output_lists[0] : NULL;
+    uint32_t n = !out ? 0 : e->nout < GUARD_MADE ? e->nout : GUARD_MADE;
+    xl_mutex_lock(&g->made_lock);
+    if (!e->helper)
+        g->nmade = 0;
+    for (uint32_t i = 0; i < n; i++)
+        g->made[g->nmade++ % GUARD_MADE] = out[i];
+    xl_mutex_unlock(&g->made_lock);
+}
+
+static bool made_last(guard_state *g, const PJRT_Buffer *b)
+{
+    bool found = false;
+    xl_mutex_lock(&g->made_lock);
+    for (uint64_t i = 0; i < g->nmade && i < GUARD_MADE && !found; i++)
+        found = g->made[i] == b;
+    xl_mutex_unlock(&g->made_lock);
+    return found;
+}
+
 /* What the host read since the execution before this one kept this one waiting. Told of the module whose result could
  * be read: a loop for training and one for evaluation each have their own count. Once is a log line, again and again is
  * a step that waits for the host. */
@@ -31,8 +55,13 @@ static void count_wait(guard_state *g, xl_module_metrics *mm)
     uint64_t of = atomic_load_explicit(&g->ran_number, memory_order_relaxed);
     atomic_store_explicit(&g->ran, mm, memory_order_relaxed);
     atomic_store_explicit(&g->ran_number, xl_module_metrics_count(mm, XL_M_ExecuteTime), memory_order_relaxed);
-    if (atomic_load_explicit(&g->reads, memory_order_relaxed) == 0)
+    bool checked = atomic_load_explicit(&g->checks, memory_order_relaxed) &&
+                   atomic_exchange_explicit(&g->checks, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&g->reads, memory_order_relaxed) == 0) {
+        if (before && checked)
+            xl_metrics_count(g->metrics, before, XL_M_NanCheck, 1);
         return;
+    }
     atomic_store_explicit(&g->reads, 0, memory_order_relaxed);
     uint64_t bytes = atomic_exchange_explicit(&g->read_bytes, 0, memory_order_relaxed);
     if (before && xl_metrics_waited(g->metrics, before, of, 5)) {
@@ -43,8 +72,8 @@ static void count_wait(guard_state *g, xl_module_metrics *mm)
         xl_json_put_int(&e.j, "step", (int64_t)of);
         xl_json_put_text(
             &e.j, "text",
-            "each of the last 5 steps read from the device before the next one started, so the device waited for the "
-            "host; read every N steps, or keep the value on the device");
+            "a result of each of the last 5 steps was read before the next one started, so the device waited for the "
+            "host; read every N steps, read the step before, or keep the value on the device");
         xl_event_end(g->run, &e);
     }
 }
@@ -57,15 +86,25 @@ void guard_count_last_wait(guard_state *g)
     if (last && atomic_exchange_explicit(&g->reads, 0, memory_order_relaxed) &&
         xl_module_metrics_count(last, XL_M_HostSync))
         xl_metrics_count(g->metrics, last, XL_M_HostSync, 1);
+    else if (last && atomic_exchange_explicit(&g->checks, 0, memory_order_relaxed))
+        xl_metrics_count(g->metrics, last, XL_M_NanCheck, 1);
 }
 
-void guard_read(guard_state *g, const char *how, uint64_t bytes)
+static _Thread_local int checking;
+
+/* JAX begins (1) or ends (-1) to look for NaN in a result, on this thread. */
+__attribute__((visibility("default"))) void xlane_guard_checks(int change);
+void xlane_guard_checks(int change) { checking += change; }
+
+void guard_read(guard_state *g, const PJRT_Buffer *b, uint64_t bytes)
 {
-    (void)how;
     xl_metrics_count(g->metrics, NULL, XL_M_OutboundData, bytes);
     xl_metrics_count(g->metrics, NULL, XL_M_TransferFromDevice, 1);
-    atomic_fetch_add_explicit(&g->reads, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&g->read_bytes, bytes, memory_order_relaxed);
+    if (!made_last(g, b))
+        return;
+    atomic_fetch_add_explicit(checking ? &g->checks : &g->reads, 1, memory_order_relaxed);
+    if (!checking)
+        atomic_fetch_add_explicit(&g->read_bytes, bytes, memory_order_relaxed);
 }
 
 /* What may decide a size: one whole number, or an array of booleans that picks elements. */
@@ -263,6 +302,10 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
     if (mm && !e->helper) {
         count_step(g, mm);
         count_wait(g, mm);
+    }
+    if (e && !err)
+        note_made(g, e, args);
+    if (mm && !e->helper) {
         if (!err && mm == atomic_load_explicit(&g->step_module, memory_order_relaxed))
             time_step(p, mm, args, t);
     }

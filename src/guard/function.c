@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "guard/guard.h"
 
-typedef struct { char module[128], function[384]; int id; xl_x64 x64; xl_owner owner; bool taken; } told;
+typedef struct { char module[128]; int id; guard_told say; bool taken; } told;
 
 static xl_mutex lock = XL_MUTEX_INIT;
 static told now[64];
@@ -19,21 +19,19 @@ static void give_back(told *mine)
 {
     for (size_t i = 0; i < sizeof now / sizeof *now && !mine->taken; i++)
         if (now[i].id && now[i].taken && !strcmp(now[i].module, mine->module)) {
-            memcpy(now[i].function, mine->function, sizeof mine->function);
-            now[i].x64 = mine->x64;
-            now[i].owner = mine->owner;
+            now[i].say = mine->say;
             now[i].taken = false;
             mine->taken = true;
         }
     mine->id = 0;
 }
 
-/* What compiles from here on in this module is that function's ("": not known), under jax_enable_x64 as `value` says
- * (an xl_x64) and of an xl_owner, until the number that this returns is given back: xlane_guard_function(NULL, NULL,
- * number, 0). */
-__attribute__((visibility("default"))) int xlane_guard_function(const char *module, const char *function, int value,
-                                                                int owner);
-int xlane_guard_function(const char *module, const char *function, int value, int owner)
+/* What compiles from here on in this module is that function's ("": not known), under that jax.config, with
+ * jax_enable_x64 as `value` says (an xl_x64), and of an xl_owner, until the number that this returns is given back:
+ * xlane_guard_function(NULL, NULL, NULL, number, 0). */
+__attribute__((visibility("default"))) int xlane_guard_function(const char *module, const char *function,
+                                                                const char *config, int value, int owner);
+int xlane_guard_function(const char *module, const char *function, const char *config, int value, int owner)
 {
     int number = 0;
     xl_mutex_lock(&lock);
@@ -43,9 +41,10 @@ int xlane_guard_function(const char *module, const char *function, int value, in
         if (!module || now[i].id)
             continue;
         snprintf(now[i].module, sizeof now[i].module, "%s", module);
-        snprintf(now[i].function, sizeof now[i].function, "%s", function);
-        now[i].x64 = value == XL_X64_OFF || value == XL_X64_ON ? (xl_x64)value : XL_X64_UNKNOWN;
-        now[i].owner = owner == XL_OWNER_USER || owner == XL_OWNER_LIBRARY ? (xl_owner)owner : XL_OWNER_UNKNOWN;
+        snprintf(now[i].say.function, sizeof now[i].say.function, "%s", function);
+        snprintf(now[i].say.config, sizeof now[i].say.config, "%s", config);
+        now[i].say.x64 = value == XL_X64_OFF || value == XL_X64_ON ? (xl_x64)value : XL_X64_UNKNOWN;
+        now[i].say.owner = owner > 0 && owner <= XL_OWNER_SEARCH ? (xl_owner)owner : XL_OWNER_UNKNOWN;
         now[i].taken = false;
         last = last == INT32_MAX ? 1 : last + 1;
         number = now[i].id = last;
@@ -54,24 +53,20 @@ int xlane_guard_function(const char *module, const char *function, int value, in
     return number;
 }
 
-xl_x64 guard_function(xl_str module, char *out, size_t room, xl_owner *owner)
+guard_told guard_function(xl_str module)
 {
     told *found = NULL;
-    xl_x64 x64 = XL_X64_UNKNOWN;
-    *out = 0;
-    *owner = XL_OWNER_UNKNOWN;
+    guard_told out = { .x64 = XL_X64_UNKNOWN };
     xl_mutex_lock(&lock);
     for (size_t i = 0; i < sizeof now / sizeof *now; i++)
         if (now[i].id && xl_str_is(module, now[i].module) && (!found || (found->taken && !now[i].taken)))
             found = &now[i];                               /* of several threads' at once, each is taken once */
     if (found) {
         found->taken = true;
-        snprintf(out, room, "%s", found->function);
-        x64 = found->x64;
-        *owner = found->owner;
+        out = found->say;
     }
     xl_mutex_unlock(&lock);
-    return x64;
+    return out;
 }
 
 /* The first function of a module's name has that name; the next ones have their place in it: "jit_step@train.py:31".

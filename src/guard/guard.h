@@ -29,6 +29,7 @@ typedef struct exec_info {
     const void *handle;
     xl_module_metrics *metrics;                            /* of its module */
     bool helper;                                           /* a frontend's eager op or library function: never a step */
+    uint32_t nout;                                         /* results on each device; 0: not known */
     spmd_info *spmd;                                       /* NULL: one device, or nothing known */
     char module[128];
 } exec_info;
@@ -48,7 +49,9 @@ typedef struct guard_plugin {
     bool no_serialize_warned;
 } guard_plugin;
 
-enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64, GUARD_STORES = 8, GUARD_NUMBERS = 16, GUARD_REFUSED = 16 };
+enum {
+    GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64, GUARD_STORES = 8, GUARD_NUMBERS = 16, GUARD_REFUSED = 16, GUARD_MADE = 4096
+};
 
 /* A client's key-value store: the callbacks live as long as the client. */
 typedef struct {
@@ -108,9 +111,13 @@ struct guard_state {
     _Atomic uint64_t step;
     _Atomic bool profiling;                                /* record each execution: see profile_steps.c */
     xl_steps *steps;                                       /* their times; NULL: no memory */
-    /* reads to the host since the last execution that was no helper's; whose that was, and its number */
-    _Atomic uint64_t read_bytes, reads, ran_number;
+    /* reads to the host of what was computed in or since the last execution that was no helper's (checks: by JAX's own
+     * search for NaN); whose that was, and its number */
+    _Atomic uint64_t read_bytes, reads, checks, ran_number;
     _Atomic(xl_module_metrics *) ran;
+    xl_mutex made_lock;                                    /* made: those results on the first device, the newest */
+    const PJRT_Buffer *made[GUARD_MADE];
+    uint64_t nmade;
     /* the latest integers that the host read, and the step after which: one of them may decide a shape */
     _Atomic int64_t number[GUARD_NUMBERS];
     _Atomic uint64_t number_step[GUARD_NUMBERS];
@@ -145,7 +152,7 @@ bool guard_spmd(void);                                     /* is PyTorch/XLA's S
 /* compile.c */
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args);
 void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds);
-void guard_exec_add(guard_state *g, const void *handle, xl_str module, bool helper, spmd_info *spmd);
+void guard_exec_add(guard_plugin *p, PJRT_LoadedExecutable *handle, xl_str module, bool helper, spmd_info *spmd);
 exec_info *guard_exec_find(guard_state *g, const void *handle);            /* NULL: unknown */
 void guard_exec_drop(guard_state *g, const void *handle);
 
@@ -166,9 +173,15 @@ bool guard_frame_read(xl_str place);                       /* a value was read o
 void guard_frames_trim(guard_state *g);                    /* keeps the files that PyTorch/XLA writes for us small */
 
 /* function.c */
-/* The function whose module is about to compile, "/home/me/train.py:31", or "" where that is not known, and under which
- * jax_enable_x64; *owner: whose it is. */
-xl_x64 guard_function(xl_str module, char *out, size_t room, xl_owner *owner);
+/* What JAX says of the function whose module is about to compile. */
+typedef struct {
+    char function[384];                                    /* "/home/me/train.py:31", or "": not known */
+    char
+        config[2048]; /* the values of jax.config that JAX looks its programs up by, as words: "jax_enable_x64=False" */
+    xl_x64 x64;
+    xl_owner owner;
+} guard_told;
+guard_told guard_function(xl_str module);
 /* What a module of that function is called: two functions of one name are two. The caller holds compile_lock. */
 void guard_function_name(xl_str module, const char *function, char *out, size_t room);
 
@@ -205,7 +218,7 @@ bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, 
 
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
-void guard_read(guard_state *g, const char *how, uint64_t bytes);
+void guard_read(guard_state *g, const PJRT_Buffer *b, uint64_t bytes);
 void guard_count_last_wait(guard_state *g);                /* at the end */
 /* Remembers an integer that the host reads: from its copy once that has arrived, or in the buffer itself. */
 void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);

@@ -10,14 +10,14 @@
  * CPU backend, which no guard sees, that is said when it happens and not only at the end of the run. At the end of a
  * distributed program JAX closes its coordination service while its client still watches it, and warns of the closed
  * connection: once the program is over, only errors are logged.
- * jax._src.compiler: see preload_function.h. */
+ * jax._src.compiler, jax._src.dispatch: see preload_function.h. */
 #ifndef XL_GUARD_PRELOAD_JAX_H
 #define XL_GUARD_PRELOAD_JAX_H
 
 static const char guard_preload_jax[] =
     "exec(compile('''\n"
     "import os, sys\n"
-    "from _xlane import compiler\n"
+    "from _xlane import compiler, dispatch\n"
     "launched = os.environ.get('JAX_PLATFORMS', '')\n"
     "def cluster(module):\n"
     "    class Ranks(module.ClusterEnv):\n"
@@ -74,7 +74,7 @@ static const char guard_preload_jax[] =
     "    module.backends = backends\n"
     "class Finder:\n"
     "    wanted = {'jax._src.clusters.cluster': cluster, 'jax._src.xla_bridge': bridge,\n"
-    "              'jax._src.compiler': compiler}\n"
+    "              'jax._src.compiler': compiler, 'jax._src.dispatch': dispatch}\n"
     "    def find_spec(self, name, path=None, target=None):\n"
     "        change = self.wanted.pop(name, None)\n"
     "        if not change: return None\n"

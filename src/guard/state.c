@@ -93,10 +93,11 @@ static void in_child(void)
     xl_mutex_init(&g->table_lock);
     xl_mutex_init(&g->client_lock);
     xl_mutex_init(&g->agree_lock);
+    xl_mutex_init(&g->made_lock);
     xl_metrics_reset(g->metrics);
     guard_profile_forked(g);
     guard_record_forked(g);
-    g->step = g->compiles = g->reads = g->read_bytes = 0;
+    g->step = g->compiles = g->reads = g->read_bytes = g->checks = 0;
     g->ran = NULL;
 }
 
@@ -148,6 +149,7 @@ static void start(void)
     xl_mutex_init(&g->table_lock);
     xl_mutex_init(&g->client_lock);
     xl_mutex_init(&g->agree_lock);
+    xl_mutex_init(&g->made_lock);
     const char *dir = getenv("XLANE_RUN");
     xl_error *err = xl_run_open(dir && *dir ? dir : NULL, &g->run), *trouble = NULL;
     g->metrics = xl_metrics_new();

@@ -121,7 +121,7 @@ static xl_loc called_at(const xl_module *m)
 bool xl_contract_helper(const xl_module *m, xl_owner owner)
 {
     if (owner || !m)
-        return owner == XL_OWNER_LIBRARY;
+        return owner == XL_OWNER_LIBRARY || owner == XL_OWNER_SEARCH;
     uint64_t caller = xl_loc_stack(m, called_at(m));
     bool any = false;
     uint32_t n = 0;
@@ -532,6 +532,16 @@ static int weak_argument(const xl_module *before, const xl_module *after, const 
     return nx != ny && weak ? __builtin_ctzll((uint64_t)weak) : -1;
 }
 
+/* What changed first of all; NULL: nothing but consequences. */
+static const char *reason_of(const xl_verdict *v)
+{
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
+        for (uint32_t i = 0; i < v->ndiff; i++)
+            if (v->diff[i].kind == order[k] && !v->diff[i].follows && !among_ops(v, &v->diff[i]))
+                return xl_diff_word(order[k]);
+    return NULL;
+}
+
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
 {
     uint32_t n = 0;
@@ -588,12 +598,9 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
         out->reason = "weak-type";
         return NULL;
     }
-    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
-        for (uint32_t i = 0; i < n; i++)
-            if (diff[i].kind == order[k] && !diff[i].follows && !among_ops(out, &diff[i])) {
-                out->reason = xl_diff_word(order[k]);
-                return NULL;
-            }
+    const char *reason = reason_of(out);
+    if (reason)
+        out->reason = reason;
     return NULL;
 }
 
@@ -815,6 +822,17 @@ static nearest find_nearest(xl_contracts *c, xl_arena *a, const record *now, con
     return best;
 }
 
+/* A setting was switched: ops that are otherwise come of it, arguments do not. */
+static void configured(xl_verdict *v, xl_str config)
+{
+    v->config = config;
+    for (uint32_t i = 0; i < v->ndiff; i++)
+        v->diff[i].follows |= v->diff[i].arg < 0 && (v->diff[i].kind == XL_DIFF_OP || v->diff[i].kind == XL_DIFF_DTYPE);
+    v->reason = reason_of(v);
+    if (!v->reason)
+        v->reason = "config";
+}
+
 static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near, const xl_cache_key *key,
                               const xl_compile_site *site, xl_module *m, xl_verdict *out)
 {
@@ -823,6 +841,13 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
     snprintf(out->against, sizeof out->against, "%s", best->hash);
     out->against_run = xl_str_dup(a, best->run);
     const char *part = compare_parts(a, best, key, out);
+    xl_str config = { 0 };
+    if (near->here && best->site.config.n && site->config.n && !xl_str_eq(best->site.config, site->config)) {
+        xl_buf words = { 0 };
+        xl_words_diff(best->site.config, site->config, &words);
+        config = xl_strf(a, "jax.config: %.*s", XL_FMT(xl_buf_view(&words)));
+        xl_buf_fini(&words);
+    }
     if (!near->same) {
         best->m->arena.oom = a->oom;
         out->x64_before = best->site.x64;
@@ -833,6 +858,8 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
         c->switched |= !strcmp(out->reason, "x64");
         if (!strcmp(out->reason, "identical")) /* the hash says otherwise: something that has no words yet */
             out->reason = "op";
+        if (config.n && strcmp(out->reason, "x64"))
+            configured(out, config);
     } else {
         bool elsewhere = near->here && !xl_str_eq(best->site.devices, site->devices);
         out->reason = part ? part : elsewhere ? "device" : near->here ? "identical" : "first";
@@ -843,6 +870,7 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
                 xl_strf(a, "for device %.*s instead of %.*s", XL_FMT(site->devices), XL_FMT(best->site.devices));
         } else if (!part && near->here && best->m && m) {  /* what a frontend looks its own programs up by */
             out->words = xl_module_renames(a, best->m, m);
+            out->config = config;
             same_again(a, "the same program", best->m, m, out);
         }
     }
@@ -868,6 +896,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
                                    xl_str_dup(&now->arena, site->devices),
                                    xl_str_dup(&now->arena, site->function),
                                    xl_str_dup(&now->arena, site->name.n ? site->name : key->module),
+                                   xl_str_dup(&now->arena, site->config),
                                    site->x64,
                                    site->owner };
     for (uint32_t i = 0; i < key->n; i++) {
@@ -906,6 +935,9 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
                              .words = xl_strf(a, "the code of `%.*s` runs op by op at %.*s:%u",
                                               XL_FMT(function->module), XL_FMT(x.file), x.line) };
     }
+    if (site->owner == XL_OWNER_SEARCH)
+        *out = (xl_verdict){ .reason = "search",
+                             .words = XL_STR("JAX runs the function again op by op, to find where a NaN came from") };
     xl_str file;
     uint32_t line, col;
     bool named = out->ndiff && out->diff[0].kind == XL_DIFF_IDENTICAL;   /* its text names the caller */
@@ -932,6 +964,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         xl_json_put_str(j, "against_module", v->against_module);
     if (v->words.n)
         xl_json_put_str(j, "words", v->words);
+    if (v->config.n)
+        xl_json_put_str(j, "config", v->config);
     if (v->called.n)
         xl_json_put_str(j, "called", v->called);
     xl_json_key(j, "detail");

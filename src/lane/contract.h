@@ -14,7 +14,10 @@
 typedef struct xl_contracts xl_contracts;
 typedef enum { XL_X64_UNKNOWN, XL_X64_OFF, XL_X64_ON } xl_x64; /* jax_enable_x64 */
 /* Who had a function compiled: the user, or the library that it belongs to. */
-typedef enum { XL_OWNER_UNKNOWN, XL_OWNER_USER, XL_OWNER_LIBRARY } xl_owner;
+typedef enum {
+    XL_OWNER_UNKNOWN, XL_OWNER_USER, XL_OWNER_LIBRARY,
+    XL_OWNER_SEARCH                                        /* the library, to find where a NaN came from */
+} xl_owner;
 
 typedef struct {
     const char *reason;                                    /* "first", "shape", ... as in events.jsonl */
@@ -23,6 +26,7 @@ typedef struct {
     xl_diff *diff;                                         /* in the arena that was given */
     uint32_t ndiff;
     xl_str words; /* what differs outside the program: flags, options, plugin ... */
+    xl_str config; /* "jax.config: jax_default_matmul_precision None -> highest": what was switched since, or empty */
     xl_str called; /* file:line that called the function which changed; empty where the program does not say */
     xl_str against_module;                                 /* its name in this process; empty: an earlier run's */
     bool wide, steady_wide; /* known before: 64-bit numbers were seen, and never switched */
@@ -37,6 +41,7 @@ typedef struct {
     xl_str function; /* "/home/me/train.py:31": the function that it was made of; empty where that is not known.
                         Programs of other functions are none of its kind, whatever their names */
     xl_str name; /* what the module is called in this process; empty: as it calls itself */
+    xl_str config; /* "jax_enable_x64=False ...": settings that JAX looks its programs up by; empty: not known */
     xl_x64 x64;
     xl_owner owner;
 } xl_compile_site;

@@ -29,6 +29,7 @@
     COUNTER(TransferToDevice, "transfers to the device")                                            \
     COUNTER(TransferFromDevice, "transfers from the device")                                        \
     COUNTER(HostSync, "steps that were read from the device before the next one, or the end") \
+    COUNTER(NanCheck, "steps that waited while JAX looked for NaN in their results (jax_debug_nans)") \
     COUNTER(GuardFault, "times the guard stepped aside for trouble of its own")
 
 typedef enum {

@@ -59,6 +59,8 @@ static const xl_cause *finer(xl_str reason, xl_str what, bool arg, bool dim, boo
 }
 static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
 {
+    if (is(d, "what", "identical") && str_of(e, "config").n)
+        return xl_cause_of(XL_STR("config"));
     return finer(str_of(e, "reason"), str_of(d, "what"), xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL,
                  flag(d, "read_back"));
 }
@@ -68,8 +70,11 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
     xl_str reason = xl_str_of(v->reason);
     for (uint32_t i = 0; i < v->ndiff; i++) {
         const xl_diff *d = &v->diff[i];
-        if (!d->follows && xl_str_is(reason, xl_diff_word(d->kind)))
-            return finer(reason, reason, d->arg >= 0, d->dim >= 0, d->read_back);
+        if (d->follows || !xl_str_is(reason, xl_diff_word(d->kind)))
+            continue;
+        if (d->kind == XL_DIFF_IDENTICAL && v->config.n)
+            return xl_cause_of(XL_STR("config"));
+        return finer(reason, reason, d->arg >= 0, d->dim >= 0, d->read_back);
     }
     return xl_cause_of(reason);
 }
@@ -139,26 +144,45 @@ static xl_str element_of(xl_str text)
     return end ? (xl_str){ text.p, (size_t)(end - text.p) } : (xl_str){ "", 0 };
 }
 
+static void answer(xl_arena *a, xl_run_verdict *v, const xl_cause *c)
+{
+    xl_str word = xl_str_of(c->word);
+    v->shape |= c->ask == XL_ASK_SHAPE;
+    v->policy |= c->ask == XL_ASK_POLICY;
+    v->branch |= c->ask == XL_ASK_BRANCH;
+    v->value |= c->ask == XL_ASK_VALUE;
+    v->again |= c->ask == XL_ASK_AGAIN;
+    bool known = c->ask != XL_ASK_NONE;
+    for (size_t i = 0; i < v->nother && !known; i++)
+        known = xl_str_eq(v->other[i], word);
+    if (!known)
+        XL_PUSH(a, v->other, v->nother, v->capother, word);
+}
+
 /* Adds what one compile says to its unit, and to the answers. */
 static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_node *e)
 {
     const xl_node *detail = xl_node_get(e, "detail");
+    xl_str config = str_of(e, "config");
     size_t before = u->ncause;
     bool any = false;
+    if (config.n && !is(e, "reason", "identical")) {
+        any = true;
+        answer(a, v, xl_cause_of(XL_STR("config")));
+        seen(a, u, xl_cause_of(XL_STR("config")), config, (xl_str){ "", 0 })->times++;
+    }
     for (size_t i = 0; detail && i < detail->n; i++) {
         const xl_node *d = detail->kid[i];
         const xl_cause *c = detail_cause(e, d);
         xl_str where = str_of(d, "where"), what = str_of(d, "what"), name = str_of(d, "name");
         v->lines |= where.n > 0;
         v->perhaps |= flag(d, "perhaps");
+        v->again |= xl_str_is(what, "identical");
+        v->widened |= is(e, "reason", "x64") && xl_str_is(what, "dtype") && xl_node_get(d, "arg");
         if (!c || flag(d, "follows") || among_ops(detail, d))
             continue;
         any = true;
-        v->shape |= c->ask == XL_ASK_SHAPE;
-        v->policy |= c->ask == XL_ASK_POLICY;
-        v->branch |= c->ask == XL_ASK_BRANCH;
-        v->value |= c->ask == XL_ASK_VALUE;
-        v->again |= c->ask == XL_ASK_AGAIN;
+        answer(a, v, c);
         bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
         bool listed = xl_node_get(d, "arg") && xl_str_is(what, "args");
         bool number = xl_str_is(what, "constant") && str_of(d, "before").n < 24 && str_of(d, "after").n < 24 &&
@@ -186,6 +210,8 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
             s = seen(a, u, c, element_of(str_of(d, "text")), where);
         } else if (number) {
             s = seen(a, u, c, XL_STR("a constant"), where);
+        } else if (xl_str_is(what, "identical") && config.n) {
+            s = seen(a, u, c, xl_strf(a, "%.*s; %.*s", XL_FMT(config), XL_FMT(str_of(d, "text"))), where);
         } else {
             s = seen(a, u, c, without(str_of(d, "text"), where), where);
         }
@@ -202,11 +228,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
     }
     if (!any) {                                            /* flags, options, the frontend's own doing */
         const xl_cause *c = xl_event_cause(e);
-        v->shape |= c->ask == XL_ASK_SHAPE;
-        v->policy |= c->ask == XL_ASK_POLICY;
-        v->branch |= c->ask == XL_ASK_BRANCH;
-        v->value |= c->ask == XL_ASK_VALUE;
-        v->again |= c->ask == XL_ASK_AGAIN;
+        answer(a, v, c);
         xl_str text = str_of(e, "against_run").n ? xl_strf(a, "%.*s since run %.*s", XL_FMT(str_of(e, "words")),
                                                            XL_FMT(str_of(e, "against_run")))
                                                  : str_of(e, "words");
@@ -487,8 +509,11 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             XL_PUSH(a, mem, nmem, capmem,
                     ((member){ .unit = u, .module = str_of(e, "module"), .pid = num_of(e, "pid") }));
             one = &mem[nmem - 1];
-            if (m && !known)
-                u->runs += xl_module_metrics_count(xl_metrics_module(m, one->module), XL_M_ExecuteTime);
+            if (m && !known) {
+                const xl_module_metrics *mm = xl_metrics_module(m, one->module);
+                u->runs += xl_module_metrics_count(mm, XL_M_ExecuteTime);
+                u->waited += xl_module_metrics_count(mm, XL_M_HostSync);
+            }
         }
         one->n += !is(e, "result", "failed") && !is(e, "result", "stopped");
         one->cached += is(e, "result", "cached");
@@ -551,7 +576,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     for (size_t i = 0; i < v->nevent; i++) {
         if (!v->of[i] || !v->of[i]->step || !xl_event_again(v->event[i]) || refused_before(v, i))
             continue;
-        bool same = xl_event_cause(v->event[i])->ask == XL_ASK_AGAIN, late = is(v->event[i], "phase", "steady");
+        bool same = is(v->event[i], "reason", "identical"), late = is(v->event[i], "phase", "steady");
         v->traced += same;
         v->early += !same && !late;
         v->late += !same && late;
@@ -754,9 +779,9 @@ static void say_grown(const xl_run_verdict *v, xl_buf *b)
 
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
 {
-    size_t steps = 0, other = 0, eager = 0;
+    size_t steps = 0, other = 0;
     int made = 0, loads = 0;                               /* of the others, in all processes */
-    const xl_node *op_by_op = NULL;
+    bool op_by_op = false;
     for (size_t i = 0; i < v->nunit; i++) {
         const xl_run_unit *u = v->unit[i];
         steps += u->step;
@@ -776,20 +801,27 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
                           "torch_xla.sync()\n",
                           XL_FMT(u->place), (unsigned long long)u->runs);
     }
-    for (size_t i = 0; i < v->nevent; i++)
-        if (v->of[i] && is(v->event[i], "reason", "eager")) {
-            op_by_op = op_by_op ? op_by_op : v->event[i];
-            eager++;
-        }
-    const xl_cause *one_by_one = xl_cause_of(XL_STR("eager"));
-    XL_KNOWN(one_by_one);                                  /* a row of cause.def */
-    if (op_by_op)
-        xl_buf_printf(b, "%.*s: %zu ops were compiled one by one; %s\n", XL_FMT(str_of(op_by_op, "words")), eager,
-                      one_by_one->remedy);
-    else if (!steps && v->eager_runs && !v->gaps)
+    static const char *const apart[] = { "eager", "search" };  /* reasons of ops that are compiled one by one */
+    for (size_t k = 0; k < sizeof apart / sizeof *apart; k++) {
+        const xl_node *first = NULL;
+        size_t n = 0;
+        for (size_t i = 0; i < v->nevent; i++)
+            if (v->of[i] && is(v->event[i], "reason", apart[k])) {
+                first = first ? first : v->event[i];
+                n++;
+            }
+        if (first)
+            xl_buf_printf(b, "%.*s: %zu op%s compiled one by one; %s\n", XL_FMT(str_of(first, "words")), n,
+                          n == 1 ? " was" : "s were", xl_event_cause(first)->remedy);
+        op_by_op |= first != NULL;
+    }
+    if (!op_by_op && !steps && v->eager_runs && !v->gaps) {
+        const xl_cause *one_by_one = xl_cause_of(XL_STR("eager"));
+        XL_KNOWN(one_by_one);                              /* a row of cause.def */
         xl_buf_printf(
             b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n",
             other, (unsigned long long)v->eager_runs, one_by_one->remedy);
+    }
     say_grown(v, b);
     if (other) {
         xl_buf_puts(b, steps ? "in addition, " : "");
@@ -843,7 +875,8 @@ void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
         xl_buf_puts(b, "shapes, policy, branches and values: not recorded, since no compile was\n");
         return;
     }
-    xl_buf_printf(b, "did input shapes or dtypes change?           %s\n", v->shape ? "yes" : no);
+    xl_buf_printf(b, "did input shapes or dtypes change?           %s\n",
+                  v->shape ? "yes" : v->widened ? "yes, as jax_enable_x64 was switched" : no);
     xl_buf_printf(b, "did the profile or the SPMD policy change?   %s\n", v->policy ? "yes" : no);
     xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : no);
     xl_buf_printf(b, "did a Python value traced into it change?    %s\n",
@@ -851,4 +884,9 @@ void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
                   : v->perhaps ? "perhaps: a number changed as a size did; the list has it"
                                : no);
     xl_buf_printf(b, "was the same program traced again?           %s\n", v->again ? "yes" : no);
+    for (size_t i = 0; i < v->nother; i++)
+        xl_buf_printf(b, "%s%.*s",
+                      i ? ", " : "did something else change?                   yes: ", XL_FMT(v->other[i]));
+    if (v->nother)
+        xl_buf_putc(b, '\n');
 }

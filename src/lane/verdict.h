@@ -45,6 +45,7 @@ typedef struct {
     int all_compiles, all_cached, all_loaded;              /* of all processes */
     int refused;                                           /* by the policy, in all processes */
     uint64_t runs;                                         /* executions of all; 0 where none were recorded */
+    uint64_t waited; /* of those, the ones whose results were read before the next */
     double first, last;                                    /* seconds of its first and last compile */
     xl_cause_seen *cause;
     size_t ncause, capcause;
@@ -71,6 +72,9 @@ typedef struct {
     xl_run_unit **unit;
     size_t nunit;
     bool shape, policy, branch, value, again, lines, torch;
+    bool widened;                                          /* arguments are of 64 bits, or 32, as x64 was switched */
+    xl_str *other;                                         /* causes that answer none of the questions: "donation" */
+    size_t nother, capother;
     bool perhaps;                                          /* a number changed as a size did */
     bool builtin;                                          /* JAX took its built-in cpu, of which nothing is recorded */
     bool placed;                                           /* the lines that run graphs were recorded */

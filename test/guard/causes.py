@@ -300,10 +300,31 @@ for i in range(5):
     rows, = jnp.nonzero(x[:, 0] > order[3 + i])
     gather(x, rows)
 """)
-plant("matmul_precision", "op", BRANCH, """
+plant("stricter_promotion", "config", POLICY, """
 @jax.jit
 def multiply(a, b):
-    return a @ b  # LINE
+    return a * b
+a = data(16)
+for i in range(8):
+    with jax.numpy_dtype_promotion("standard" if i < 5 else "strict"):
+        multiply(a, a)  # LINE
+""")
+plant("search_for_nan", "search", NO, """
+jax.config.update("jax_debug_nans", True)
+@jax.jit
+def step(x):
+    return jnp.log(x - 1)
+x = data(4) * 0 + 9
+try:
+    for i in range(8):
+        x = step(x)
+except FloatingPointError:
+    pass
+""", words="JAX runs the function again op by op, to find where a NaN came from: ")
+plant("matmul_precision", "config", POLICY, """
+@jax.jit
+def multiply(a, b):
+    return a @ b
 a = data(16)
 for i in range(6):
     with jax.default_matmul_precision("float32" if i > 3 else "default"):
@@ -568,7 +589,7 @@ with jax.enable_x64(True):
     for i in range(3):
         total(x)
 """)
-plant("wide_arguments_for_a_while", "x64", POLICY, """
+plant("wide_arguments_for_a_while", "x64", ("yes", "yes", "no", "no"), """
 @jax.jit
 def train_step(w, x):
     g = jax.grad(lambda w: jnp.sum((x @ w) ** 2))(w)  # LINE

@@ -70,7 +70,7 @@ def x64_flag(step):
         f(X, np.int64(3))
 
 
-@plant("op", before="none", after="[HIGHEST, HIGHEST]")
+@plant("config", before="none", after="[HIGHEST, HIGHEST]")
 def matmul_precision(step):
     def f(x, w):
         h = jnp.tanh(x)
