@@ -46,6 +46,9 @@ for name, c in causes.CASES.items():
         opening = re.split(r"in addition,|^ +at  module", text, flags=re.M)[0]
         assert not lines or re.search(r"%s\.py:%d\b" % (name, lines[0]), opening), text
         assert answers(text) == c["answers"], text
+        assert ("traced again?           yes" in text) == (c["cause"] in ("identical", "mapped", "names") or
+            c["cause"] == "config" and "traced again when" in text), text
+        assert "`_fun`" not in text, text
         verdict = [line for line in opening.splitlines() if not line.endswith("no recompile")]
         assert "words" in c or len(verdict) == 1 or c["answers"].count("yes") > 1 or all(remedy in v for v
             in verdict), text

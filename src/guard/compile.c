@@ -299,6 +299,7 @@ typedef struct {
     char module[256], hash[XL_DIGEST_HEX];
     char function[384];                                    /* of the user's, that it is made of, or "" */
     char name[256];                                        /* the module's, in this process: see guard_function_name */
+    char called[128];                                      /* the function's, where the module has another, or "" */
     xl_buf options, topology, versions, process, devices;
     char place[256];                                       /* the line that asked for it, or "" */
     bool reads_value;                                      /* and that line reads a tensor's value */
@@ -481,6 +482,7 @@ static xl_error *judge(xl_arena *a, void *ctx)
     guard_state *g = c->p->g;
     guard_told told = guard_function(xl_str_of(c->module));
     memcpy(c->function, told.function, sizeof c->function);
+    memcpy(c->called, told.name, sizeof c->called);
     guard_function_name(xl_str_of(c->module), c->function, c->name, sizeof c->name);
     xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(c->name));
     c->helper = xl_contract_helper(c->m, told.owner);
@@ -537,6 +539,8 @@ static void report(guard_state *g, compile *c, const char *result, double second
     xl_json_put_text(&e.j, "module", c->name);
     if (c->function[0])
         xl_json_put_text(&e.j, "function", c->function);
+    if (c->called[0])
+        xl_json_put_text(&e.j, "name", c->called);
     xl_json_put_text(&e.j, "program", c->hash);
     xl_json_put_text(&e.j, "result", result);
     xl_json_put_num(&e.j, "seconds", seconds);

@@ -176,6 +176,7 @@ void guard_frames_trim(guard_state *g);                    /* keeps the files th
 /* What JAX says of the function whose module is about to compile. */
 typedef struct {
     char function[384];                                    /* "/home/me/train.py:31", or "": not known */
+    char name[128];                                        /* where the module is not called by it, else "" */
     char
         config[2048]; /* the values of jax.config that JAX looks its programs up by, as words: "jax_enable_x64=False" */
     xl_x64 x64;

@@ -549,7 +549,11 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     out->diff = diff;
     out->ndiff = n;
     out->reason = "identical";
-    bool number = false;
+    bool number = false, ordered = false;
+    for (uint32_t i = 0; i < n; i++)
+        ordered |= diff[i].kind == XL_DIFF_ORDER;
+    for (uint32_t i = 0; i < n && ordered && same_work(before, after); i++) /* the ops follow their arguments */
+        diff[i].follows |= diff[i].kind == XL_DIFF_OP;
     int weak = weak_argument(before, after, out, &number);
     if (wider(before, after, out)) {
         xl_diff *d = xl_new(a, xl_diff, n + 1);
@@ -710,7 +714,7 @@ static bool same_again(xl_arena *a, const char *what, const xl_module *before, c
     int at = here ? 0 : 2;
     *d = (xl_diff){ .kind = XL_DIFF_IDENTICAL, .arg = -1, .dim = -1, .times = 1, .file = file[at], .line = line[at] };
     bool moved = here && then && (line[0] != line[1] || !xl_str_eq(file[0], file[1]));
-    d->text = xl_strf(a, "%s, traced again when called at %.*s:%u", what, XL_FMT(file[at]), line[at]);
+    d->text = xl_strf(a, "%s when called at %.*s:%u", what, XL_FMT(file[at]), line[at]);
     if (moved)
         d->text = xl_strf(a, "%.*s (previously at %.*s:%u)", XL_FMT(d->text), XL_FMT(file[1]), line[1]);
     if (line[2] && at == 0)
@@ -865,13 +869,14 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
         out->reason = part ? part : elsewhere ? "device" : near->here ? "identical" : "first";
         if (!part && elsewhere) {
             if (best->m && m)
-                same_again(a, "the same program for another device", best->m, m, out);
+                same_again(a, "the same program, compiled again for another device", best->m, m, out);
             out->words =
                 xl_strf(a, "for device %.*s instead of %.*s", XL_FMT(site->devices), XL_FMT(best->site.devices));
         } else if (!part && near->here && best->m && m) {  /* what a frontend looks its own programs up by */
             out->words = xl_module_renames(a, best->m, m);
             out->config = config;
-            same_again(a, "the same program", best->m, m, out);
+            out->mapped = pmapped(m);
+            same_again(a, "the same program, traced again", best->m, m, out);
         }
     }
     if (near->here)
@@ -921,8 +926,9 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         out->against_module = xl_str_dup(a, best->site.name);
         best->m->arena.oom = a->oom;
         bool under = pmapped(m);
-        xl_str what = xl_strf(a, "one function, compiled as %.*s %s jax.pmap and as %.*s %s it", XL_FMT(best->module),
-                              under ? "without" : "under", XL_FMT(key->module), under ? "under" : "without");
+        xl_str what = xl_strf(a, "one function, compiled as %.*s %s jax.pmap and as %.*s %s it, traced again",
+                              XL_FMT(best->module), under ? "without" : "under", XL_FMT(key->module),
+                              under ? "under" : "without");
         if (!same_again(a, what.p, best->m, m, out))
             out->words = what;
     }
@@ -966,6 +972,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         xl_json_put_str(j, "words", v->words);
     if (v->config.n)
         xl_json_put_str(j, "config", v->config);
+    if (v->mapped)
+        xl_json_put_bool(j, "mapped", true);
     if (v->called.n)
         xl_json_put_str(j, "called", v->called);
     xl_json_key(j, "detail");

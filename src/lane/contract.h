@@ -27,6 +27,7 @@ typedef struct {
     uint32_t ndiff;
     xl_str words; /* what differs outside the program: flags, options, plugin ... */
     xl_str config; /* "jax.config: jax_default_matmul_precision None -> highest": what was switched since, or empty */
+    bool mapped;   /* the same program again, of jax.pmap */
     xl_str called; /* file:line that called the function which changed; empty where the program does not say */
     xl_str against_module;                                 /* its name in this process; empty: an earlier run's */
     bool wide, steady_wide; /* known before: 64-bit numbers were seen, and never switched */

@@ -61,6 +61,8 @@ static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
 {
     if (is(d, "what", "identical") && str_of(e, "config").n)
         return xl_cause_of(XL_STR("config"));
+    if (is(d, "what", "identical") && is(e, "reason", "identical") && (str_of(e, "words").n || flag(e, "mapped")))
+        return xl_cause_of(str_of(e, "words").n ? XL_STR("names") : XL_STR("mapped"));
     return finer(str_of(e, "reason"), str_of(d, "what"), xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL,
                  flag(d, "read_back"));
 }
@@ -72,8 +74,8 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
         const xl_diff *d = &v->diff[i];
         if (d->follows || !xl_str_is(reason, xl_diff_word(d->kind)))
             continue;
-        if (d->kind == XL_DIFF_IDENTICAL && v->config.n)
-            return xl_cause_of(XL_STR("config"));
+        if (d->kind == XL_DIFF_IDENTICAL && !strcmp(v->reason, "identical") && (v->config.n || v->words.n || v->mapped))
+            return xl_cause_of(v->config.n ? XL_STR("config") : v->words.n ? XL_STR("names") : XL_STR("mapped"));
         return finer(reason, reason, d->arg >= 0, d->dim >= 0, d->read_back);
     }
     return xl_cause_of(reason);
@@ -177,7 +179,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         xl_str where = str_of(d, "where"), what = str_of(d, "what"), name = str_of(d, "name");
         v->lines |= where.n > 0;
         v->perhaps |= flag(d, "perhaps");
-        v->again |= xl_str_is(what, "identical");
+        v->again |= xl_str_is(what, "identical") && is(e, "reason", "identical");
         v->widened |= is(e, "reason", "x64") && xl_str_is(what, "dtype") && xl_node_get(d, "arg");
         if (!c || flag(d, "follows") || among_ops(detail, d))
             continue;
@@ -210,8 +212,9 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
             s = seen(a, u, c, element_of(str_of(d, "text")), where);
         } else if (number) {
             s = seen(a, u, c, XL_STR("a constant"), where);
-        } else if (xl_str_is(what, "identical") && config.n) {
-            s = seen(a, u, c, xl_strf(a, "%.*s; %.*s", XL_FMT(config), XL_FMT(str_of(d, "text"))), where);
+        } else if (xl_str_is(what, "identical") && is(e, "reason", "identical") && (config.n || str_of(e, "words").n)) {
+            xl_str known = config.n ? config : str_of(e, "words");
+            s = seen(a, u, c, xl_strf(a, "%.*s; %.*s", XL_FMT(known), XL_FMT(str_of(d, "text"))), where);
         } else {
             s = seen(a, u, c, without(str_of(d, "text"), where), where);
         }
@@ -325,8 +328,10 @@ static xl_run_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, siz
             return m[i].unit;
     xl_run_unit *u = xl_new(a, xl_run_unit, 1);
     *u = (xl_run_unit){
-        .module = module, .name = person_name(module), .helper = flag(e, "helper"), .first = num_of(e, "t")
+        .module = module, .name = str_of(e, "name"), .helper = flag(e, "helper"), .first = num_of(e, "t")
     };
+    if (!u->name.n)
+        u->name = person_name(module);
     XL_PUSH(a, v->unit, v->nunit, *cap, u);
     return u;
 }
@@ -345,11 +350,11 @@ static void find_functions(xl_run_verdict *v)
         for (size_t k = 0; k < v->nevent && several && !u->function.n; k++)
             if (v->of[k] == u)
                 u->function = xl_path_base(str_of(v->event[k], "function"));
-        const char *at = memchr(u->name.p, '@', u->name.n);
-        if (at) {
-            u->function = (xl_str){ at + 1, u->name.n - (size_t)(at + 1 - u->name.p) };
-            u->name.n = (size_t)(at - u->name.p);
-        }
+        const char *at = memchr(u->module.p, '@', u->module.n), *in = memchr(u->name.p, '@', u->name.n);
+        if (at)
+            u->function = (xl_str){ at + 1, u->module.n - (size_t)(at + 1 - u->module.p) };
+        if (in)
+            u->name.n = (size_t)(in - u->name.p);
     }
 }
 

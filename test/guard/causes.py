@@ -247,6 +247,32 @@ for i in range(4):
 for i in range(4):
     many(w[None])
 """)
+plant("another_key", "names", NO, """
+@jax.jit
+def total(p):
+    return sum(v.sum() for v in p.values())
+for i in range(8):
+    total({"a" if i < 5 else "aa": data(4), "b": data(8)})  # LINE
+""")
+plant("another_key_in_another_place", "order", NO, """
+@jax.jit
+def total(p):
+    return sum(v.sum() for v in p.values())
+for i in range(8):
+    total({"a" if i < 5 else "c": data(4), "b": data(8)})
+""")
+plant("result_of_pmap_is_split", "mapped", NO, """
+@jax.pmap
+def double(x):
+    return jnp.sin(x) * 2
+@jax.pmap
+def halve(x):
+    return x / 2
+x = y = np.ones((2, 8), np.float32)
+for i in range(5):
+    y = double(y)  # LINE
+    halve(x)
+""", devices=2)
 plant("jit_switched_off", "eager", NO, """
 @jax.jit
 def step(w, x):
