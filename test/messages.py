@@ -135,10 +135,34 @@ ROWS = [
      ["--cache-max takes a size above 0, such as 64MiB, not '0'"], ["PJRT"]),
     ("a_warmup_of_no_compile", ["run", "--warmup-compiles=0", "--cache=off", "--", "true"], 2,
      ["--warmup-compiles takes a whole number of at least 1, not '0'"], ["PJRT"]),
+    ("top_of_an_option_unlike_any", ["top", "--nonsense"], 2, ["--help lists those there are"], ["did you mean"]),
+    ("top_of_an_option_misspelt", ["top", "--onse"], 2, ["did you mean --once?"], []),
+    ("exec_writes_where_a_file_is", ["exec", "add.mlir", "--outputs=afile"], 1,
+     ["afile is a file; --outputs=DIR names another"], []),
+    ("exec_on_no_plugin", ["exec", "add.mlir", "--plugin=/nope.so"], 1,
+     ["/nope.so: no such file; `xlane probe --plugin=/nope.so` says what to do"], []),
+    ("grad_of_no_file", ["grad", "/nope/x.mlir"], 1, ["No such file or directory; check its path"], []),
+    ("grad_of_a_folder", ["grad", "elsewhere"], 1, ["elsewhere is a folder; name a file"], ["check its path"]),
+    ("train_of_a_folder", ["train", "elsewhere"], 2, ["elsewhere is a folder; name a file"], []),
+    ("train_prints_nothing_such", ["train", "--print=banana", *TINY], 2, ["--print is loss, step or eval, not banana"],
+     []),
+    ("a_cache_to_list_that_is_a_file", ["cache", "ls", "--cache=afile"], 1,
+     ["afile is a file, and a cache is a folder; --cache=DIR names another"], ["chmod"]),
+    ("a_cache_exported_into_a_folder", ["cache", "export", "elsewhere", "--cache=cache"], 1,
+     ["writing elsewhere: it is a folder; `xlane cache export FILE` writes another"], []),
+    ("a_cache_imported_from_nowhere", ["cache", "import", "/nope/x", "--cache=cache"], 1,
+     ["No such file or directory; check its path"], []),
+    ("sharding_of_a_run_takes_no_settings", ["sharding", "last", "mesh=4"], 2,
+     ["'mesh=4': settings (key=value) belong to a configuration"], ["several devices"]),
+    ("sharding_of_a_run", ["sharding", "last"], 0, ["several devices"], ["settings"]),
+    ("sample_below_zero", ["sample", "--tokens=-2", "x"], 2, ["--tokens takes a whole number of at least 0"], []),
+    ("reduce_of_what_is_fine", ["reduce", "--keep=fails", "add.mlir"], 1,
+     ["does not do that on cpu: it runs; --plugin=PATH names where it does"], []),
     ("exec_no_times", ["exec", "--times=0", "add.mlir"], 2, ["--times takes a whole number of at least 1"], []),
     ("a_cache_that_is_a_file", ["run", "--cache=afile", "--", "echo", "it ran"], 1,
-     ["/afile is a file; --cache=DIR names another folder"], ["it ran", "chmod"]),
-    ("a_cache_that_is_a_device", ["run", "--", "echo", "it ran"], 1, ["/dev/null is a file; --cache=DIR"],
+     ["/afile is a file, and a cache is a folder; --cache=DIR names another folder"], ["it ran", "chmod"]),
+    ("a_cache_that_is_a_device", ["run", "--", "echo", "it ran"], 1,
+     ["/dev/null is a file, and a cache is a folder; --cache=DIR"],
      ["it ran", "chmod"], {"env": {"XLANE_CACHE": "/dev/null"}}),
     ("no_cache_by_name", ["run", "--", "echo", "it ran"], 0, ["it ran"], ["is a file"],
      {"env": {"XLANE_CACHE": "off"}}),
@@ -269,6 +293,11 @@ for closed, opened in (theirs, one), (one, theirs):
               p.returncode == 1 and theirs in p.stderr and "Permission denied" in p.stderr and "no runs" not in p.stderr
               and "no run folder" not in p.stderr and "no folder" not in p.stderr and not p.stdout, (p.stdout,
                   p.stderr))
+    p = subprocess.run([TMP + "/other-xlane", "run", "--cache=off", "--", one + "/program"], capture_output=True,
+                       text=True, cwd=TMP, env=ENV,
+                       **({"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}))
+    check("closed_command_" + os.path.basename(closed)[-6:], p.returncode == 126
+          and "/program: Permission denied; nothing ran: check" in p.stderr and "No such file" not in p.stderr, p.stderr)
     os.chmod(closed, 0o755)
 got, text = xlane("runs", env={"XLANE_RUNS": theirs})
 check("open_runs_are_listed", got == 0 and "theirs" in text and "denied" not in text, (got, text))

@@ -108,7 +108,7 @@ static xl_error *read_max(xl_arena *a, const char *path, uint64_t most, bool pla
         goto out;
     }
     if (S_ISDIR(st.st_mode)) {
-        err = XL_ERR(INVALID, "%s is a folder", path);
+        err = XL_ERR(INVALID, "%s is a folder; name a file", path);
         goto out;
     }
     if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > most) {

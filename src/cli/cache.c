@@ -142,13 +142,17 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
         err = done(cli, dir, NULL, n, freed,
                    xl_strf(cli->arena, "removed %zu, freed %.1f MiB", n, (double)freed / (1 << 20)).p);
     } else if (!strcmp(what, "export")) {
-        XL_DO(xl_cache_export(cli->arena, dir, argv[1], &n));
+        XL_DO(xl_error_next(xl_cache_export(cli->arena, dir, argv[1], &n), "`xlane cache export FILE` writes another"));
         err = done(
             cli, dir, argv[1], n, 0,
             xl_strf(cli->arena, "%zu entries in %s; bring it to another host and run `xlane cache import`", n, argv[1])
                 .p);
     } else if (!strcmp(what, "import")) {
-        XL_DO(xl_cache_import(cli->arena, dir, argv[1], &n));
+        err = xl_cache_import(cli->arena, dir, argv[1], &n);
+        if (err) {
+            err = xl_error_code(err) == XL_CODE_NOT_FOUND ? xl_error_next(err, "check its path") : err;
+            goto out;
+        }
         err = done(cli, dir, argv[1], n, 0, xl_strf(cli->arena, "%zu entries taken into %s", n, dir).p);
     } else {
         return xl_cli_misuse(

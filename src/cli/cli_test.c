@@ -99,6 +99,7 @@ TEST(cli_says_what_is_wrong)
     SAYS("xlane zzzzzz", 2, "no verb 'zzzzzz'; xlane --help");
     SAYS("xlane probe --plugn=x", 2, "xlane: probe: there is no option --plugn; did you mean --plugin?");
     SAYS("xlane probe --qqqqqqqqqqq", 2, "--help lists");
+    SAYS("xlane probe --nonsense", 2, "there is no option --nonsense; --help lists"); /* "size" is not meant */
     SAYS("xlane probe --limit=x", 2, "--limit takes a whole number, not 'x'");
     SAYS("xlane probe --size=1XB", 2, "--size takes a size above 0, such as 64MiB, not '1XB'");
     SAYS("xlane probe --size=0", 2, "--size takes a size above 0, such as 64MiB, not '0'");

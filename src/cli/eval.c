@@ -88,7 +88,7 @@ static xl_error *prompt(const xl_cli *cli, const xl_config *c, int32_t **out, ui
         return XL_ERR(PRECONDITION, "the run's tokens are not bytes: give the prompt as numbers, --ids=1,2,3, and "
                                     "decode what is printed with the tokenizer that made the data");
     if (opt.ids && opt.prompt)
-        return xl_cli_misuse(cli, "--ids and --prompt: one of them");
+        return xl_cli_misuse(cli, "--ids and --prompt exclude each other: give one of them");
     while (rest.n) {
         int64_t id = (unsigned char)*rest.p;
         if (opt.ids) {
@@ -116,9 +116,8 @@ static xl_error *sample(const xl_cli *cli, int argc, char **argv)
         c.device = opt.device;
     if (!(opt.top_p > 0 && opt.top_p <= 1))
         return xl_cli_misuse(cli, "--top-p=%g: above 0, at most 1", opt.top_p);
-    if (!(opt.temperature >= 0 && opt.temperature < 1e6) || opt.tokens < 0)
-        return xl_cli_misuse(cli, "--temperature=%g --tokens=%lld: neither is negative", opt.temperature,
-                             (long long)opt.tokens);
+    if (!(opt.temperature >= 0 && opt.temperature < 1e6))
+        return xl_cli_misuse(cli, "--temperature=%g: at least 0, below 1e6; 0.8 is usual", opt.temperature);
     XL_DO(prompt(cli, &c, &in, &n));
     drawn d = { .bytes = c.model.vocab <= 256, .json = cli->json, .a = cli->arena };
     if (opt.prompt && !cli->json)
@@ -153,7 +152,7 @@ static const xl_opt sample_opts[] = {
     { "prompt", XL_OPT_TEXT, &opt.prompt, "TEXT", "the text to continue" },
     { "ids", XL_OPT_STR, &opt.ids, "N,N,...",
       "the prompt as token ids, for a run whose tokens are not bytes; ids are printed then" },
-    { "tokens", XL_OPT_INT, &opt.tokens, "N", "how many tokens to sample (256)" },
+    { "tokens", XL_OPT_COUNT, &opt.tokens, "N", "how many tokens to sample (256)" },
     { "temperature", XL_OPT_NUM, &opt.temperature, "T", "0 always takes the most likely token (0.8)" },
     { "top-p", XL_OPT_NUM, &opt.top_p, "P", "sample from the most likely tokens whose probabilities add up to P "
                                             "(0.95)" },

@@ -115,7 +115,7 @@ static xl_error *output(const xl_cli *cli, xl_json *j, xl_buf *b, uint32_t i, co
     }
     XL_DO(xl_buffer_to_host(buf, data, bytes, NULL));
     if (opt.outputs) {
-        XL_DO(xl_dir_make(opt.outputs));
+        XL_DO(xl_error_next(xl_dir_make(opt.outputs), "--outputs=DIR names another"));
         XL_DO(xl_file_write_shown(xl_path_join(cli->arena, opt.outputs, xl_strf(cli->arena, "out%u.bin", i).p),
                                   (xl_str){ data, bytes }));
     }
@@ -211,7 +211,7 @@ static xl_error *exec(const xl_cli *cli, int argc, char **argv)
     t.value = xl_new(a, const char *, t.nin + 1);
     XL_DO(given(cli, t.nin, t.value));
     XL_DO(xl_plugin_find(a, &(xl_plugin_wish){ .named = opt.plugin }, &choice));
-    XL_TRY(xl_plugin_load(choice.path, &p), "opening the device");
+    XL_DO(xl_plugin_open(choice.path, &p));
     XL_TRY(xl_client_open(p, NULL, &c), "starting %s", choice.path);
     const xl_device *d = xl_client_local(c, 0);
     if (!d) {

@@ -27,7 +27,7 @@ static xl_error *unknown(const xl_opt *table, const xl_opt *common, xl_str name)
     const char *near = NULL;
     nearest(table, name, &best, &near);
     nearest(common, name, &best, &near);
-    if (near && best <= 1 + name.n / 2)
+    if (near && best <= 1 + name.n / 3)
         return XL_ERR(INVALID, "there is no option --%.*s; did you mean --%s?", XL_FMT(name), near);
     return XL_ERR(INVALID, "there is no option --%.*s; --help lists those there are", XL_FMT(name));
 }

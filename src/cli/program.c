@@ -21,7 +21,11 @@ xl_error *xl_cli_bytes(const xl_cli *cli, const char *path, xl_str *out)
     xl_error *err = NULL;
     xl_buf raw = { 0 };
     static const char packed[] = "\x28\xb5\x2f\xfd";       /* how zstd begins */
-    XL_DO(xl_file_read(cli->arena, strcmp(path, "-") == 0 ? "/dev/stdin" : path, out));
+    err = xl_file_read(cli->arena, strcmp(path, "-") == 0 ? "/dev/stdin" : path, out);
+    if (err) {
+        err = xl_error_code(err) == XL_CODE_NOT_FOUND ? xl_error_next(err, "check its path") : err;
+        goto out;
+    }
     if (xl_str_starts(*out, XL_STR(packed))) {
         XL_TRY(xl_unzip(*out, UINT64_C(1) << 30, &raw), "unpacking %s", path);
         *out = xl_str_dup(cli->arena, xl_buf_view(&raw));

@@ -484,7 +484,8 @@ static xl_error *reduce(const xl_cli *cli, int argc, char **argv)
     w.seconds = r.seconds;
     kept = w.keep == SLOW ? !words.n : w.keep == FAILS && !w.text ? words.n > 0 : kept;
     if (!kept) {
-        err = XL_ERR(PRECONDITION, "the whole program does not do that on %s: it %s%.*s", w.plugin,
+        err = XL_ERR(PRECONDITION,
+                     "the whole program does not do that on %s: it %s%.*s; --plugin=PATH names where it does", w.plugin,
                      words.n ? "fails otherwise: " : "runs", XL_FMT(words));
         goto out;
     }

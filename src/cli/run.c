@@ -956,9 +956,10 @@ static void find_command(xl_arena *a, const char *name, int *code)
             return;
         there = true;
     }
-    bool file = stat(name, &st) == 0 && S_ISREG(st.st_mode);
+    bool found = stat(name, &st) == 0, file = found && S_ISREG(st.st_mode);
+    int why = there || (here && !found && errno == EACCES) ? EACCES : here && found ? EISDIR : ENOENT;
     bool script = file && xl_str_ends(xl_str_of(name), XL_STR(".py"));
-    *code = there ? 126 : 127;
+    *code = why == EACCES ? 126 : 127;
     fprintf(stderr, "xlane: %s: ", name);
     if (script)
         fprintf(stderr, "%s; nothing ran: did you mean `python %s`?\n",
@@ -968,8 +969,7 @@ static void find_command(xl_arena *a, const char *name, int *code)
     else if (file)
         fprintf(stderr, "this file is not executable; nothing ran: chmod +x makes it so\n");
     else
-        fprintf(stderr, "%s; nothing ran: check the command and its path\n",
-                strerror(there ? EACCES : here && !stat(name, &st) ? EISDIR : ENOENT));
+        fprintf(stderr, "%s; nothing ran: check the command and its path\n", strerror(why));
 }
 
 /* What the run's events and its status say of the guard, in words; full: they may not have been written. */

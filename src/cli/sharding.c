@@ -161,7 +161,7 @@ static xl_error *ask(const xl_cli *cli, xl_str code, int64_t n, bool shardy, xl_
     snprintf(count, sizeof count, "%lld", (long long)n);
     setenv("XLANE_CPU_DEVICES", count, 0);
     XL_DO(xl_plugin_find(cli->arena, &(xl_plugin_wish){ .named = "cpu" }, &choice));
-    XL_DO(xl_plugin_load(choice.path, &plugin));
+    XL_DO(xl_plugin_open(choice.path, &plugin));
     XL_DO(xl_client_open(plugin, NULL, &client));
     XL_DO(xl_device_memory_read(xl_client_local(client, 0), &m));
     p->limit = m.limit;
@@ -367,7 +367,9 @@ static xl_error *sharding(const xl_cli *cli, int argc, char **argv)
                         : of_program(cli, argv[0]);
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
     if (!xl_file_stat(xl_path_join(cli->arena, dir, "config.yaml"), NULL))
-        return of_guarded(cli, dir);
+        return argc > 1 ? xl_cli_misuse(cli, "'%s': settings (key=value) belong to a configuration or a run of `xlane "
+                                             "train`, and %s is neither", argv[1], argv[0])
+                        : of_guarded(cli, dir);
     XL_DO(xl_placement_config(cli->arena, dir, argv + 1, argc - 1, &c));
     err = of_config(cli, &c, dir);
 out:

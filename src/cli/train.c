@@ -332,6 +332,8 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
     XL_DO(xl_cli_config(cli, file, argv + skip, argc - skip, &c));
     if (opt.runs)
         c.runs = opt.runs;
+    if (opt.print && strcmp(opt.print, "loss") && strcmp(opt.print, "step") && strcmp(opt.print, "eval"))
+        return xl_cli_misuse(cli, "--print is loss, step or eval, not %s", opt.print);
     if (opt.print && cli->json)
         return xl_cli_misuse(cli,
                              "--print writes the program as text, not JSON; `xlane print --json FILE` describes one");

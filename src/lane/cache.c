@@ -89,7 +89,7 @@ static xl_error *load_key(xl_arena *a, const char *cache_dir, xl_key *out)
                   xl_error_code(err) == XL_CODE_DATA_LOSS))
         return err;
     xl_error_free(err);
-    return key_in(a, cache_dir, out);
+    return xl_error_next(key_in(a, cache_dir, out), "XLANE_STATE=DIR names a folder for the cache's key");
 }
 
 /* The folder that is really used, for every verb alike: one that only this user and root can write, on the whole way to
@@ -113,7 +113,7 @@ static xl_error *own_folder(xl_arena *a, const char *named, bool make, char **ou
             goto out;
         }
     } else if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode)) {
-        err = XL_ERR(INVALID, "the cache folder %s is a file", dir);
+        err = XL_ERR(INVALID, "%s is a file, and a cache is a folder", dir);
         goto out;
     } else if (make && !xl_file_stat(dir, NULL)) {
         XL_TRY(xl_dir_make_private(dir), "making the cache folder");
@@ -122,6 +122,13 @@ static xl_error *own_folder(xl_arena *a, const char *named, bool make, char **ou
     *out = dir;
 out:
     return err;
+}
+
+/* For the verbs that look into one that is there. */
+static xl_error *look(xl_arena *a, const char *named, char **dir)
+{
+    return xl_error_next(xl_error_wrap(own_folder(a, named, false, dir), "looking into the cache folder"),
+                         "--cache=DIR names another");
 }
 
 typedef struct { const char *dir; const xl_cache_opts *opts; xl_cache *c; } open_ctx;
@@ -1089,7 +1096,7 @@ xl_error *xl_cache_list(xl_arena *a, const char *named, xl_cache_entry **out, si
     char *dir;
     *n = 0;
     *out = NULL;
-    XL_TRY(own_folder(a, named, false, &dir), "looking into the cache folder");
+    XL_DO(look(a, named, &dir));
     err = list_all(a, dir, out, n);
 out:
     return err;
@@ -1122,7 +1129,7 @@ xl_error *xl_cache_prune(xl_arena *a, const char *named, uint64_t max_bytes, siz
     size_t n;
     *removed = 0;
     *freed = 0;
-    XL_TRY(own_folder(a, named, false, &dir), "looking into the cache folder");
+    XL_DO(look(a, named, &dir));
     XL_DO(list_all(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++)
         if (e[i].bad && unlink(listed_path(a, dir, e[i].file)) == 0) {
@@ -1151,7 +1158,7 @@ xl_error *xl_cache_export(xl_arena *a, const char *named, const char *file, size
     xl_key key;
     xl_buf out = { 0 };
     *count = 0;
-    XL_TRY(own_folder(a, named, false, &dir), "looking into the cache folder");
+    XL_DO(look(a, named, &dir));
     XL_DO(list_all(a, dir, &e, &n));
     XL_DO(load_key(a, dir, &key));
     xl_buf_add(&out, pack_magic, sizeof pack_magic);

@@ -30,7 +30,7 @@ xl_error *xl_play_open(xl_arena *a, const char *plugin, int64_t devices, xl_play
     char n[32];
     snprintf(n, sizeof n, "%lld", (long long)devices);
     setenv("XLANE_CPU_DEVICES", n, 1);                     /* other plugins show what there is */
-    XL_TRY(xl_plugin_load(choice.path, &p), "opening the device");
+    XL_DO(xl_plugin_open(choice.path, &p));
     XL_TRY(xl_client_open(p, NULL, &out->client), "starting %s", choice.path);
     out->path = choice.path;
     if ((int64_t)xl_client_nlocal(out->client) < devices)

@@ -230,6 +230,12 @@ out:
     return err;
 }
 
+xl_error *xl_plugin_open(const char *path, xl_plugin **out)
+{
+    return xl_error_next(xl_error_wrap(xl_plugin_load(path, out), "opening the device"),
+                         "`xlane probe --plugin=%s` says what to do", path);
+}
+
 xl_error *xl_plugin_init(xl_plugin *p)
 {
     xl_error *err = NULL;

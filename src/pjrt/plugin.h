@@ -32,6 +32,8 @@ xl_str xl_plugin_build_id(xl_arena *a, const char *path);
 /* Opens `path` and asks it for its table. NOT_FOUND and UNAVAILABLE as above; PRECONDITION: it loads, but is no plugin
  * or one of a version that does not fit. Nothing of the plugin but its constructors and GetPjrtApi has run. */
 xl_error *xl_plugin_load(const char *path, xl_plugin **out) XL_MUST_USE;
+/* The same for a command: what is wrong is said with its next step. */
+xl_error *xl_plugin_open(const char *path, xl_plugin **out) XL_MUST_USE;
 /* One-time setup inside the plugin; every function below and every other file of pjrt/ needs it first. Done once,
  * however often it is called. */
 xl_error *xl_plugin_init(xl_plugin *p) XL_MUST_USE;

@@ -47,7 +47,7 @@ xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_job *job, xl_lane *
     setenv("TF_CPP_MIN_LOG_LEVEL", "1",
            0); /* XLA's INFO lines are not ours to print; a profile, the user or -v may say otherwise */
     double at = xl_now();
-    XL_TRY(xl_plugin_load(l->choice.path, &p), "opening the device");
+    XL_DO(xl_plugin_open(l->choice.path, &p));
     l->plugin_seconds = xl_now() - at;
     char flags[16384];
     xl_identity_flags(flags, sizeof flags);
