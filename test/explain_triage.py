@@ -537,6 +537,26 @@ def _():
     assert "xlane: %d compiled, " % compiled in err and compiled >= 2, err + text
 
 
+@check("R_a_process_that_becomes_another_compiles_as_that_one_and_calls_keep_their_name")
+def _():
+    program = """
+import os, sys, jax, jax.numpy as jnp
+class Model:
+    def __call__(self, w):
+        return w * 0.9 + 1
+step = jax.jit(Model().__call__)
+w = jnp.ones(8)
+for i in range(12):
+    w = step(w)
+    READ
+if i == len(sys.argv) * 11:
+    os.execv(sys.executable, [sys.executable, __file__, "again"])
+"""
+    text = xlane("explain", python("becomes", program.replace("READ", "float(w[0])"), fresh=True)[0])
+    assert "\n`__call__` compiled 2 times, ran at least 12 times (sums over 2 processes): no recompile\n" in text, text
+    assert text.count(" of 12 steps in all)\n") == 2 and text.count("(at least ") == 2, text
+
+
 @check("W4_what_repeats_in_a_sentence_is_said_once")
 def _():
     program = """

@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/time.h"
 #include "guard/guard.h"
@@ -368,6 +369,20 @@ static uint32_t times_told(const char *module, const xl_verdict *v)
     return known[n++ % 64].times = 1;
 }
 
+/* What lies below the program's folder is named from there: the line is for who started it. */
+static void from_here(xl_buf *b)
+{
+    char here[4096];
+    size_t n = getcwd(here, sizeof here - 1) ? strlen(here) : 0;
+    if (n < 2)
+        return;
+    here[n++] = '/';
+    for (char *at = b->p, *found; at && (found = memmem(at, b->n - (size_t)(at - b->p), here, n)); at = found) {
+        memmove(found, found + n, b->n - (size_t)(found + n - b->p));
+        b->n -= n;
+    }
+}
+
 /* The first time that a module changes in one way all of it is said, with the remedy; then what changed, in a short
  * line, twice, and from then on with the count, where that is a power of ten. The same program again has nothing new to
  * tell: its first line is followed by the counts alone. */
@@ -523,6 +538,7 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_json_end(&j);
     if (steady && strcmp(v.reason, "first")) {
         say_why(c, &v);
+        from_here(&c->why);
         c->stop = g->policy == XL_POLICY_STOP;
         xl_metrics_count(g->metrics, mm,
                          strcmp(v.reason, "identical") ? XL_M_SteadyRecompile : XL_M_SteadyRetrace, 1);

@@ -128,7 +128,9 @@ static const char guard_preload_compiler[] =
     "            name = str(computation.operation.attributes['sym_name']).strip(chr(34))\n"
     "            x64 = getattr(getattr(config, 'enable_x64', None), 'value', None)\n"
     "            owner = (3 if searches(config) else 2) if function is None else 1 if function else 0\n"
-    "            if name != 'jit__fun': own_name = ''\n" /* what pmap calls each of its modules */
+    "            if name != 'jit__fun' and (own_name.rstrip('_') == own_name or 'jit_' + own_name.rstrip('_') != "
+    "name):\n"
+    "                own_name = ''\n" /* of pmap's each is called so, and JAX cuts underscores off the end */
     "            number = tell(name.encode(), (function or '').encode(), own_name.encode(), "
     "settings(config).encode(),\n"
     "                          0 if x64 is None else 1 + bool(x64), owner)\n"

@@ -307,14 +307,18 @@ static const char *moved(double before, double after)
 
 void xl_steps_drift_say(const xl_step_times *t, xl_buf *b)
 {
-    if (t->drift_step)
-        xl_buf_printf(b,
-                      "steps %s from %.3g to %.3g ms after step %llu: time on the device %s (%.3g -> %.3g ms), wait "
-                      "for the host %s (%.3g -> %.3g ms)\n",
-                      t->drift[1] > t->drift[0] ? "stretch" : "shorten", t->drift[0] * 1e3, t->drift[1] * 1e3,
-                      (unsigned long long)t->drift_step, moved(t->drift_busy[0], t->drift_busy[1]),
-                      t->drift_busy[0] * 1e3, t->drift_busy[1] * 1e3, moved(t->drift_gap[0], t->drift_gap[1]),
-                      t->drift_gap[0] * 1e3, t->drift_gap[1] * 1e3);
+    unsigned long long at = t->drift_step;
+    if (!at)
+        return;
+    if (t->drift[1] < t->drift[0] && at < t->steps / 4)    /* a start that is slow is no change of the loop's pace */
+        xl_buf_printf(b, "the first %llu steps took %.3g ms, those after them %.3g ms", at, t->drift[0] * 1e3,
+                      t->drift[1] * 1e3);
+    else
+        xl_buf_printf(b, "steps %s from %.3g to %.3g ms after step %llu",
+                      t->drift[1] > t->drift[0] ? "stretch" : "shorten", t->drift[0] * 1e3, t->drift[1] * 1e3, at);
+    xl_buf_printf(b, ": time on the device %s (%.3g -> %.3g ms), wait for the host %s (%.3g -> %.3g ms)\n",
+                  moved(t->drift_busy[0], t->drift_busy[1]), t->drift_busy[0] * 1e3, t->drift_busy[1] * 1e3,
+                  moved(t->drift_gap[0], t->drift_gap[1]), t->drift_gap[0] * 1e3, t->drift_gap[1] * 1e3);
 }
 
 void xl_steps_say(const xl_step_times *t, xl_buf *b)
@@ -340,9 +344,9 @@ void xl_steps_say(const xl_step_times *t, xl_buf *b)
         xl_buf_printf(b,
                       "  FirstStep: done after %.3fs: start and imports %.3fs, client %.3fs, tracing, lowering and the "
                       "rest of the host's work %.3fs, "
-                      "compiling %.3fs (%d), loading %.3fs (%d), first execute %.3fs\n",
-                      t->first, t->imports, t->client, t->host, t->compile, t->compiled, t->load, t->loaded,
-                      t->execute);
+                      "compiling %.3fs (%d program%s), loading %.3fs (%d), first execute %.3fs\n",
+                      t->first, t->imports, t->client, t->host, t->compile, t->compiled, t->compiled == 1 ? "" : "s",
+                      t->load, t->loaded, t->execute);
 }
 
 void xl_steps_put(const xl_step_times *t, xl_json *j)

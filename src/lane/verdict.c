@@ -436,6 +436,21 @@ static void find_grown(xl_arena *a, xl_run_verdict *v)
     v->ngrown = n;
 }
 
+/* A process that replaced itself (exec) attached again: below 1, which of its programs the event is of. */
+static double program_of(const xl_run_verdict *v, const size_t *attach, size_t nattach, size_t event)
+{
+    const xl_node *e = v->event[event], *first = NULL;
+    int n = 0;
+    for (size_t i = 0; i < nattach && attach[i] < event; i++) {
+        const xl_node *o = v->event[attach[i]];
+        if (num_of(o, "pid") != num_of(e, "pid"))
+            continue;
+        n += first && xl_str_eq(str_of(o, "plugin"), str_of(first, "plugin"));
+        first = first ? first : o;
+    }
+    return n / 1024.0;
+}
+
 /* Processes that attached and are gone without their last event. One that replaced itself (exec) attached again. */
 static int count_cut(const xl_run_verdict *v)
 {
@@ -485,7 +500,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     xl_error *err = NULL;
     xl_metrics *m = NULL;
     member *mem = NULL;
-    size_t nmem = 0, capmem = 0, capunit = 0, processes;
+    size_t nmem = 0, capmem = 0, capunit = 0, processes, *attach = NULL, nattach = 0, capattach = 0;
     *v = (xl_run_verdict){ 0 };
     XL_DO(xl_run_events(a, dir, &v->event, &v->nevent));
     v->of = xl_new(a, xl_run_unit *, v->nevent + 1);
@@ -500,19 +515,22 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->recorded |=
             is(e, "event", "attach") || is(e, "event", "compile") || is(e, "event", "step") || is(e, "event", "eval");
         v->builtin |= is(e, "event", "unguarded");
+        if (is(e, "event", "attach"))
+            XL_PUSH(a, attach, nattach, capattach, i);
         if (!is(e, "event", "compile"))
             continue;
         xl_run_unit *u = v->of[i] = unit_of(a, v, mem, nmem, e, &capunit);
         member *one = NULL;
+        double pid = num_of(e, "pid") + program_of(v, attach, nattach, i);
         for (size_t k = 0; k < nmem && !one; k++)
-            if (xl_str_eq(mem[k].module, str_of(e, "module")) && mem[k].pid == num_of(e, "pid"))
+            if (xl_str_eq(mem[k].module, str_of(e, "module")) && mem[k].pid == pid)
                 one = &mem[k];
         if (!one) {
             bool known = false;
             for (size_t k = 0; k < nmem; k++)
                 known |= xl_str_eq(mem[k].module, str_of(e, "module"));
             XL_PUSH(a, mem, nmem, capmem,
-                    ((member){ .unit = u, .module = str_of(e, "module"), .pid = num_of(e, "pid") }));
+                    ((member){ .unit = u, .module = str_of(e, "module"), .pid = pid }));
             one = &mem[nmem - 1];
             if (m && !known) {
                 const xl_module_metrics *mm = xl_metrics_module(m, one->module);
