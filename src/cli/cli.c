@@ -99,7 +99,7 @@ static void help_all(xl_buf *b, const xl_verb *const *verbs)
     xl_buf_puts(b, "xlane: runs, caches, debugs and trains XLA programs through the PJRT C API\n\n"
                    "usage: xlane VERB [OPTIONS] [ARGUMENTS]\n\n");
     for (; *verbs; verbs++)
-        xl_buf_printf(b, "  %-12s %s\n", (*verbs)->name, (*verbs)->help);
+        xl_buf_printf(b, "  %-13s %s\n", (*verbs)->name, (*verbs)->help);
     xl_buf_puts(b, "\nEvery verb has --help with an example; those with a result to read have --json for scripts.\n"
                    "Exit status: 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved "
                    "(continue with\n"

@@ -107,6 +107,8 @@ TEST(cli_says_what_is_wrong)
     SAYS("xlane probe --env=", 2, "--env is empty");
     SAYS("xlane probe --text=", 0, "");
     SAYS("xlane probe --plugin", 2, "--plugin needs a value: --plugin=PATH");
+    SAYS("xlane run --plugin -- x", 2, "--plugin needs a value: --plugin=PATH");
+    SAYS("xlane run --plugin=-- -- x", 0, "");
     SAYS("xlane probe --all=maybe", 2, "takes no value");
     SAYS("xlane probe -p", 2, "two dashes");
     SAYS("xlane probe a b c d", 2, "too many arguments; usage: xlane probe [FILE]");
@@ -119,7 +121,7 @@ TEST(cli_says_what_is_wrong)
 
 TEST(cli_help)
 {
-    SAYS("xlane --help", 0, "probe        is it alive");
+    SAYS("xlane --help", 0, "probe         is it alive");
     SAYS("xlane help", 0, "usage: xlane VERB");
     SAYS("xlane probe --help", 0, "--plugin=PATH              the plugin to open");
     SAYS("xlane help probe", 0, "example:\n  xlane probe x\n");

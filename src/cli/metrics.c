@@ -228,5 +228,6 @@ out:
 
 XL_VERB(metrics) = {
     .name = "metrics", .args = "[RUN]", .help = "the counters and timings of a run, in the layout PyTorch/XLA prints",
+    .more = "Of the newest run, if none is named. Counters are written every two seconds and at the end of a process.",
     .example = "xlane metrics last --modules", .opts = opts, .min = 0, .max = 1, .run = metrics,
 };

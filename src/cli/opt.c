@@ -63,7 +63,7 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
         ok = xl_str_f64(s, o->out);
         break;
     case XL_OPT_SECONDS:
-        ok = xl_str_f64(s, o->out) && *(double *)o->out >= 0;
+        ok = xl_str_f64(s, o->out) && *(double *)o->out >= 0 && *(double *)o->out <= 1e9;
         break;
     case XL_OPT_SIZE:
         ok = xl_str_size(s, o->out) && *(uint64_t *)o->out > 0;
@@ -79,7 +79,7 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
                                         [XL_OPT_COUNT] = "a whole number of at least 0",
                                         [XL_OPT_SOME] = "a whole number of at least 1",
                                         [XL_OPT_NUM] = "a number",
-                                        [XL_OPT_SECONDS] = "a number of seconds, at least 0",
+                                        [XL_OPT_SECONDS] = "a number of seconds, from 0 to 1e9",
                                         [XL_OPT_SIZE] = "a size above 0, such as 64MiB" };
     return ok ? NULL : XL_ERR(INVALID, "--%s takes %s, not '%s'", o->name, want[o->kind], text);
 }
@@ -128,7 +128,7 @@ xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, b
             *(bool *)o->out = true;
             continue;
         }
-        if (!value && i + 1 < argc)
+        if (!value && i + 1 < argc && strcmp(argv[i + 1], "--"))
             value = argv[++i];
         if (!value) {
             err = XL_ERR(INVALID, "--%s needs a value: --%s=%s", o->name, o->name, o->value ? o->value : "VALUE");

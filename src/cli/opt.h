@@ -22,7 +22,7 @@ typedef enum {
     XL_OPT_COUNT,  /* int64_t, not negative */
     XL_OPT_SOME,   /* int64_t, at least 1 */
     XL_OPT_NUM,    /* double */
-    XL_OPT_SECONDS, /* double, not negative */
+    XL_OPT_SECONDS, /* double, from 0 to 1e9 */
     XL_OPT_SIZE,   /* uint64_t, not 0: 4096, 16MiB */
     XL_OPT_REPEAT, /* xl_opt_list: each use adds one, not empty */
 } xl_opt_kind;

@@ -1,6 +1,7 @@
 /* xlane run: any program under the guard. */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -143,7 +144,7 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
     if (opt.warmup_compiles > 0)
         setenv("XLANE_WARMUP_COMPILES", xl_strf(a, "%lld", (long long)opt.warmup_compiles).p, 1);
     if (opt.hang >= 0)
-        setenv("XLANE_HANG", xl_strf(a, "%.0f", opt.hang).p, 1);
+        setenv("XLANE_HANG", xl_strf(a, "%.0f", ceil(opt.hang)).p, 1);
     if (opt.cache_max)
         setenv("XLANE_CACHE_MAX", xl_strf(a, "%llu", (unsigned long long)opt.cache_max).p, 1);
     if (opt.read_only)
@@ -1206,6 +1207,8 @@ XL_VERB(run) = {
         "means that the policy stopped it. XLANE_GUARD=off turns the guard off. To use the guard without this "
         "command, name\n"
         "libxlane-guard.so as the plugin and put the path of the real one into XLANE_GUARD_PLUGIN.\n"
+        "A step is a compiled function that a loop calls over and over: one that ran three times, or that --watch "
+        "names.\n"
         "With --retries, a failure at startup or in the first compiles is classified (docs/profiles.md) and retried "
         "only if that\n"
         "can help: as is after a pause, or with the arguments of the next --smaller. Later failures are never "

@@ -25,12 +25,14 @@ struct xl_run {
 
 xl_error *xl_run_make(xl_arena *a, const char *parent, const char *name, char **path)
 {
+    enum { LONGEST = 100 };                                /* of a name: a folder's has 255 bytes at most */
     xl_error *err = NULL;
     char stamp[XL_TIME_ISO];
     xl_time_name(xl_now_wall(), stamp);
     XL_DO(xl_error_next(xl_dir_make(parent), "--runs=DIR names another folder"));
     xl_buf clean = { 0 };
-    for (const char *c = name && *name ? name : "run"; *c; c++)
+    const char *whole = name && *name ? name : "run";
+    for (const char *c = whole; *c && c - whole < LONGEST; c++)
         xl_buf_putc(&clean, (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') ||
                                     *c == '.' || *c == '-' || *c == '_' ? *c : '-');
     for (int k = 1; k < 10000; k++) {
