@@ -41,8 +41,8 @@ def run(name, *cmd, runs=None, cache="off", env=None, args=(), status=0, plugin=
     return p, os.path.join(runs, new[0])
 
 
-# Causes and policies are tried in forks of one Python that has imported JAX; what is said of the cache, of several
-# plugins and of how the guard gets into a program (C2, L2, G6) in a Python of its own.
+# Most is tried in forks of one Python that has imported JAX: each makes its own device. What is said of a second process
+# (C2), of several plugins and of how the guard gets into a program (L2, G6) is tried in a Python of its own.
 forked = functools.cache(lambda: _warm.python(TMP))
 
 
@@ -131,7 +131,7 @@ def _():
     cache, runs, path = os.path.join(TMP, "cache-ahead"), os.path.join(TMP, "runs-ahead"), script("two.py", TWO)
 
     def once(name, what, **env):
-        p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, "--", sys.executable, path],
+        p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, "--", forked(), path],
                            text=True, input=what,
                            capture_output=True, env=environment(**env), timeout=300)
         assert p.returncode == 0, p.stderr
@@ -205,7 +205,7 @@ cause("shape_from_data", "shape", line=True, name="batch", dim=0, before=8, afte
 def further_causes():
     """More kinds of causes, in one process: each case says what it planted and on which line."""
     more = os.path.join(HERE, "guard", "more.py")
-    p, folder = run("more", sys.executable, more, env={"XLANE_CPU_DEVICES": 8})
+    p, folder = run("more", forked(), more, env={"XLANE_CPU_DEVICES": 8})
     planted, compiled = json.loads(p.stdout), compiles(folder)
     assert len(planted) > 60, p.stdout
 
@@ -498,7 +498,7 @@ print("%.3f" % jax.jit(lambda v: jnp.sin(v).sum())(jnp.ones(4)))
 """)
     said = []
     for args in (), (), ("rewrite",), ():
-        p, folder = run("rewritten", sys.executable, path, *args, cache=os.path.join(TMP, "rewritten-cache"))
+        p, folder = run("rewritten", forked(), path, *args, cache=os.path.join(TMP, "rewritten-cache"))
         said.append((p.stdout.strip(), [e["result"] for e in compiles(folder) if "lambda" in e["module"]]))
     assert said == [("3.366", ["compiled"]), ("3.366", ["cached"]), ("3.046", ["compiled"]),
                     ("3.366", ["cached"])], said

@@ -121,7 +121,7 @@ def _():
     p, _ = run("look", sys.executable, look, args=("--profile", "mine", "--policy", "allow"), env={"XLA_USE_SPMD": "0"})
     assert p.stdout.split()[:3] == ["1", "here", "allow"], p.stdout
     assert "the environment's 0 does not count" in p.stderr, p.stderr
-    p, folder = run("step", sys.executable, STEP, args=("--profile", "mine"))
+    p, folder = run("step", forked(), STEP, args=("--profile", "mine"))
     about = json.load(open(os.path.join(folder, "run.json")))
     assert about["profile"].startswith("mine@") and "TPU_SOMETHING=here" in about["flags_at_load"], about
     assert about["launch"]["values"]["spmd.enabled"]["origin"].endswith("mine.yaml:3"), about["launch"]
@@ -139,14 +139,14 @@ def _():
 def _():
     profile("diag", "inherits: [cpu, debug-recompile]\n")
     p, folder = run("diag", sys.executable, STEP, args=("--profile", "diag", "--summary"))
-    _, plain = run("plain", sys.executable, STEP, args=("--profile", "cpu"))
+    _, plain = run("plain", forked(), STEP, args=("--profile", "cpu"))
     assert re.search(r"diagnostic: JAX_\w+ is \w+ \(built-in debug-recompile", p.stderr), p.stderr
     assert "(environment), which adds work" not in p.stderr and "profile diag says" not in p.stderr, p.stderr
     p, _ = run("variable", sys.executable, STEP, args=("--profile", "cpu", "--summary"), env={"JAX_LOG_COMPILES": "1"})
     assert "diagnostic: JAX_LOG_COMPILES is 1 (environment), which adds work" in p.stderr, p.stderr
     for out in (xlane("explain", folder).stdout, xlane("explain", plain, folder).stdout,
                 xlane("metrics", folder).stdout):
-        assert out.startswith("DIAGNOSTIC RUN (profile diag@"), out
+        assert out.startswith("DIAGNOSTIC RUN (profile diag): "), out
     assert "diagnostic profile" in xlane("receipt", "show", folder).stdout
     assert json.loads(xlane("metrics", folder, "--json").stdout)["diagnostic"] is True
     assert not xlane("explain", plain).stdout.startswith("DIAGNOSTIC")
@@ -179,10 +179,10 @@ def _():
 @checked("C3_a_diagnostic_profile_finds_the_same_executables")
 def _():
     cache = os.path.join(TMP, "cache-profile")
-    run("cold", sys.executable, STEP, args=("--profile", "cpu", "--cache", cache))
+    run("cold", forked(), STEP, args=("--profile", "cpu", "--cache", cache))
     _, warm = run("warm", sys.executable, STEP, args=("--profile", "diag", "--cache", cache))
     assert {e["result"] for e in events(warm, "compile")} == {"cached"}, events(warm, "compile")
-    _, other = run("other", sys.executable, STEP, args=("--profile", "other", "--cache", cache))
+    _, other = run("other", forked(), STEP, args=("--profile", "other", "--cache", cache))
     got = events(other, "compile")
     assert {e["result"] for e in got} == {"compiled"} and got[-1]["cache_reason"] == "profile", got[-1]
 
@@ -381,7 +381,7 @@ def _():
 def _():
     rows = json.loads(xlane("matrix", "list", "--json").stdout)
     assert len(rows) >= 26 and {r["class"] for r in rows} == {"upstream defect", "policy", "version-gated"}, len(rows)
-    _, folder = run("matrix", sys.executable, STEP, args=("--profile", "cpu"))
+    _, folder = run("matrix", forked(), STEP, args=("--profile", "cpu"))
     got = json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json", env={"VIRTUAL_ENV": sys.prefix},
                            status=None).stdout)
     assert len(got) == len(rows) and all(r["text"] for r in got), got
@@ -426,7 +426,7 @@ def _():
         if os.path.exists(os.path.join(BUILD, "test", "plugins", "aborts.so")) else {}
     assert all(r["text"] for r in broken.values()), broken
     bad = script("again.py", "import jax, jax.numpy as jnp\nfor k in range(3):\n    f = jax.jit(lambda x: jnp.sin(x) * (k + 1.5) + jnp.cos(x) * x)\n    print(f(jnp.ones(4))[0])\n")
-    _, folder = run("again", sys.executable, bad, args=("--profile", "cpu"))
+    _, folder = run("again", forked(), bad, args=("--profile", "cpu"))
     got = {r["name"]: r for r in json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json",
                                                   status=1).stdout)}
     assert got["adamw_scalars"]["state"] == "affected", got["adamw_scalars"]
