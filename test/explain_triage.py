@@ -408,6 +408,15 @@ def _():
             r".*\((\d+) of (\d+) steps in all\)\n", said)} == waited[1], (name, said)
 
 
+@check("W6_an_evaluation_now_and_then_is_no_loop_that_waits")
+def _():
+    text = LOOPS.replace("range(20)", "range(80)").replace("range(TIMES)", "range(1)").replace("EVALUATED", "")
+    folder, err = python("now_and_then", text.replace("TRAINED", "i % 10 == 9 and float(evaluate(w, x))"),
+                         args=("--summary",))
+    said = xlane("explain", folder)
+    assert "xlane: 8 steps waited until the host had read a result" in err and "sync: " not in said, err + said
+
+
 @check("W6_what_JAX_reads_to_find_a_NaN_is_none_of_the_users_reads")
 def _():
     text = LOOPS.replace("TIMES", "30").replace("TRAINED", "").replace("EVALUATED", "")

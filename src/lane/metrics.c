@@ -192,14 +192,19 @@ void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric_id w, uint
         add(&mm->meter[w], by, -1);
 }
 
-bool xl_metrics_waited(xl_metrics *m, xl_module_metrics *mm, uint64_t number, uint32_t row)
+bool xl_module_metrics_waited(const xl_module_metrics *mm, uint64_t number)
+{
+    return xl_module_metrics_count(mm, XL_M_HostSync) && mm->waited == number;
+}
+
+bool xl_metrics_waited(xl_metrics *m, xl_module_metrics *mm, uint64_t number, bool soon, uint32_t row)
 {
     xl_metrics_count(m, mm, XL_M_HostSync, 1);
     uint64_t before = atomic_exchange_explicit(&mm->waited, number, memory_order_relaxed);
     uint32_t now = atomic_load_explicit(&mm->row, memory_order_relaxed);
     if (now == UINT32_MAX)
         return false;
-    now = before + 1 == number ? now + 1 : 1;
+    now = before + 1 == number && soon ? now + 1 : 1;
     atomic_store_explicit(&mm->row, now == row ? UINT32_MAX : now, memory_order_relaxed);
     return now == row;
 }

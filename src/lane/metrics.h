@@ -62,9 +62,10 @@ double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric_id which
 /* mm may be NULL: then only the total counts. */
 void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric_id which, double seconds);
 void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric_id which, uint64_t by);
-/* Counts a HostSync after the module's execution of that number. True when `row` executions in a row did so for the
- * first time. */
-bool xl_metrics_waited(xl_metrics *m, xl_module_metrics *mm, uint64_t number, uint32_t row);
+/* Counts a HostSync after the module's execution of that number. True when `row` executions in a row did so, each soon
+ * after the last wait of any module, for the first time. */
+bool xl_metrics_waited(xl_metrics *m, xl_module_metrics *mm, uint64_t number, bool soon, uint32_t row);
+bool xl_module_metrics_waited(const xl_module_metrics *mm, uint64_t number); /* its last HostSync was of that one */
 uint64_t xl_metrics_total(const xl_metrics *m, xl_metric_id which);
 double xl_metrics_seconds(const xl_metrics *m, xl_metric_id which);
 const xl_module_metrics *xl_metrics_at(const xl_metrics *m, uint32_t i);     /* NULL past the last */
