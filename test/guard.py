@@ -41,8 +41,8 @@ def run(name, *cmd, runs=None, cache="off", env=None, args=(), status=0, plugin=
     return p, os.path.join(runs, new[0])
 
 
-# Most is tried in forks of one Python that has imported JAX: each makes its own device. What is said of a second process
-# (C2), of several plugins and of how the guard gets into a program (L2, G6) is tried in a Python of its own.
+# Most is tried in forks of one Python that has imported JAX: each makes its own device. What is said of a second
+# process (C2), of several plugins and of how the guard gets into a program (L2, G6) is tried in a Python of its own.
 forked = functools.cache(lambda: _warm.python(TMP))
 
 

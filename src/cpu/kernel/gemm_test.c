@@ -204,9 +204,10 @@ TEST(many_tiles)                                /* more than a thread packs at a
     for (int flavour = 0; flavour < 4; flavour += xl_test_amount(1, 1, 3))
         one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 405, 743, 21, flavour, 1);
     one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 131, 250, 530, 12, 1);
-    for (int flavour = 0; flavour < 8; flavour += xl_test_amount(1, 1, 4)) /* two blocks of k of several sums */
+    for (int flavour = 0; flavour < 8; flavour += xl_test_amount(1, 1, 8)) /* two blocks of k of several sums */
         one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 277, 150, 1100, flavour, 1);
-    for (int flavour = 0; flavour < 4; flavour += 3) /* one thread, several pieces of A for the same panels of B */
+    /* one thread, several pieces of A for the same panels of B */
+    for (int flavour = xl_test_amount(0, 0, 3); flavour < 4; flavour += 3)
         one(NULL, p, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 531, 330, 270, flavour, 1);
     xl_pool_free(p);
 }
@@ -227,7 +228,8 @@ TEST(nans_are_the_same)
             else if (seed % 67 == 0)
                 *to = seed % 2 ? INFINITY : -INFINITY;
         }
-        for (int t = 0; t < POOLS; t++) {
+        /* emulated, without and with one of the pools, another one for each turn */
+        for (int t = 0; t < POOLS; t += xl_test_amount(1, 1, turned ? 3 : 2)) {
             xl_gemm g = { .m = M, .n = N, .k = K, .a = a, .b = b, .c = c[t], .c_row = N };
             g.a_row = turned & 1 ? 1 : K, g.a_col = turned & 1 ? M : 1;
             g.b_row = turned & 2 ? 1 : N, g.b_col = turned & 2 ? K : 1;
