@@ -795,7 +795,7 @@ static void say_grown(const xl_run_verdict *v, xl_buf *b)
             xl_buf_puts(b, g->nvalue > VALUES ? ", ...)" : ")");
     }
     if (v->ngrown > LINES)
-        xl_buf_printf(b, ", and on %zu more lines", v->ngrown - LINES);
+        xl_buf_printf(b, ", and on %zu more line%s", v->ngrown - LINES, v->ngrown == LINES + 1 ? "" : "s");
     if (v->ngrown)
         xl_buf_printf(b, "; %s\n", grows->remedy);
 }
