@@ -69,8 +69,13 @@ FILENAME ~ /^src\/cli\// {
     if (at && $0 ~ /\.name[ \t]*=/) called_so[at] = quoted(1)
     if (at && $0 ~ /\.run[ \t]*=/) runs[at] = 1
     if (at && $0 ~ /\.opts[ \t]*=/) { takes[at] = 1; given[FILENAME]++ }
-    if (at && $0 ~ /\.(min|max)[ \t]*=/) counts[at] = 1
-    if (at && $0 ~ /\.args[ \t]*=/) usage[at] = quoted(1)
+    if (at && $0 ~ /\.min[ \t]*=/) least[at] = 1
+    if (at && $0 ~ /\.max[ \t]*=/) most[at] = 1
+    if (at && $0 ~ /\.args[ \t]*=/) {
+        usage[at] = $0
+        sub(/.*\.args[ \t]*=[ \t]*"?/, "", usage[at])
+        sub(/".*/, "", usage[at])
+    }
     if ($0 ~ /^static const xl_opt [a-z_]+\[\]/) options[FILENAME]++
     if ($0 ~ /^};/) at = ""
 }
@@ -135,6 +140,7 @@ FILENAME ~ /\.py$/ {
     text = $0
     while (match(text, /"[a-z-]+"/)) {
         called[substr(text, RSTART + 1, RLENGTH - 2)] = 1
+        if ($0 ~ /"--json"/) reads[substr(text, RSTART + 1, RLENGTH - 2)] = 1
         text = substr(text, RSTART + RLENGTH - 1)
     }
 }
@@ -155,12 +161,15 @@ function code(   v, d, p, g, o, text) {
         if (!(v in runs)) lacks(file[v], "XL_VERB(" v ") has no .run, the function that is called")
         if (!(v in takes) && given[file[v]] < options[file[v]])
             lacks(file[v], "XL_VERB(" v ") has no .opts, and no verb takes a table of this file")
-        if ((v in counts || v in takes) && !(v in usage))
+        if ((v in least || v in most || v in takes) && !(v in usage))
             lacks(file[v], "XL_VERB(" v ") has no .args, the options and arguments of its usage line")
         text = usage[v]
         while (sub(/\[--[^][]*(\[[^][]*\])?[^][]*\]/, "", text)) ;   # what is left of it are arguments
-        if (text ~ /[A-Za-z]/ && !(v in counts))
-            lacks(file[v], "XL_VERB(" v ") has no .min and .max, and its usage line has arguments: " trim(text))
+        if (text ~ /[A-Za-z]/ && !(v in most))
+            lacks(file[v], "XL_VERB(" v ") has no .max, and its usage line has arguments: " trim(text))
+        while (sub(/\[[^][]*\]/, "", text)) ;                 # and of that, those that may not be left out
+        if (text ~ /[A-Za-z]/ && !(v in least))
+            lacks(file[v], "XL_VERB(" v ") has no .min, and its usage line asks for arguments: " trim(text))
     }
     for (v in file) if (!(v in verb))
         lacks(file[v], "XL_VERB(" v ") has no row: write VERB(" v ") in src/cli/verbs.def, at its place in the help")
@@ -206,6 +215,8 @@ END {
         }
         if (!(d in shown)) lacks("README.md", "no page shows `xlane " d "`: a row of its table, or a place in docs/")
         if (!(d in called)) lacks("test/", "no script calls \"" d "\": a test in the script of its subject")
+        else if (v in file && file[v] in speaks && !(v in refuses) && !(d in reads))
+            lacks("test/", "no script reads what \"" d "\" writes with \"--json\", on one line: json.loads() of it")
     }
     for (p in pass) {
         if (!(p in pass_row)) lacks("docs/program.md", "the table of passes has no row for `" p "`")

@@ -58,7 +58,8 @@ asks("verb", "code", (*VERB[0], f"verbs.def: error: VERB({NEW}) has no verb: wri
      (FILE, "", f'    .name = "{NEW}",\n', f'{FILE}: error: XL_VERB({NEW}) is called "": write .name = "{NEW}"'),
      (FILE, "", "    .run = 0,\n", f"XL_VERB({NEW}) has no .run"),
      (FILE, "", '    .args = "[--all] NAME",\n', f"XL_VERB({NEW}) has no .args"),
-     (FILE, "", "    .max = 1,\n", f"XL_VERB({NEW}) has no .min and .max, and its usage line has arguments: NAME"),
+     (FILE, "", "    .max = 1,\n", f"XL_VERB({NEW}) has no .max, and its usage line has arguments: NAME"),
+     (FILE, "", "    .min = 1,\n", f"XL_VERB({NEW}) has no .min, and its usage line asks for arguments: NAME"),
      (FILE, "", "};\n"),
      (*VERB[1], f"XL_VERB({NEW}) has no row: write VERB({NEW}) in src/cli/verbs.def"))
 asks("verb_with_options", "code", VERB[0], (FILE, "", f'    .name = "{NEW}",\n    .run = 0,\n    .args = "[--all]",\n'),
@@ -71,6 +72,9 @@ asks("verb", "rest", *VERB,
      (FILE, "", "};\n"),
      ("README.md", "**xlane", f"`xlane {NEW}`\n", f"no page shows `xlane {NEW}`"),
      ("test/cases.py", "import", f'run("{NEW}")\n', f'no script calls "{NEW}"'))
+asks("verb_with_json", "rest", *VERB, (FILE, "", "    .help = 0,\n    .example = 0,\n    if (cli->json)\n};\n"),
+     ("README.md", "**xlane", f"`xlane {NEW}`\n"), ("test/cases.py", "import", f'run("{NEW}")\n'),
+     ("test/cases.py", "import", f'run("{NEW}", "--json")\n', f'no script reads what "{NEW}" writes with "--json"'))
 PASS = ("src/pass/passes.def", "PASS(dce", f"PASS({NEW}, ASKED)\n")
 asks("pass", "code", (*PASS, f"xl_pass_{NEW} has no row: write PASS({NEW}, ASKED)"),
      ("src/pass/pipeline.c", " X(dce)\n", f" X({NEW})", f"pipeline.c: error: ORDER has no X({NEW})"),

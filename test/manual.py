@@ -26,6 +26,8 @@ for verb in verbs:
     options = set(re.findall(r"^ +--([\w-]+)", help_, re.M))
     told = {o.replace("\\-", "-") for o in re.findall(r"^\.B \\-\\-([\w\\-]+)", page.stdout, re.M)}
     usage = re.search(r"^usage: xlane \S+(.*)", help_, re.M)
+    if not set(re.findall(r"--([a-z][\w-]*)", usage[1] if usage else "")) <= options:
+        wrong.append(f"{verb}: its usage line has an option that it does not take: {usage[0]}")
     # the fields that a verb must have, and one that wants an argument lives without
     needs = re.sub(r"\[[^][]*(\[[^][]*\][^][]*)*\]", "", usage[1]).strip() if usage else "no usage"
     example = help_.partition("\nexample:\n")[2]

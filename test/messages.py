@@ -1,5 +1,5 @@
 """What commands say when something is wrong: exit status, the sentence and its next step, and what must not be said. A row per message."""
-import glob, gzip, os, re, shutil, subprocess, sys, tempfile
+import glob, gzip, json, os, re, shutil, subprocess, sys, tempfile
 import _check
 from _check import check, end
 
@@ -257,6 +257,13 @@ for name, command, status, said, unsaid, *more in ROWS:
     got, text = xlane(*command, **(more[0] if more else {}))
     check(name, (status is None or got == status) and all(s in text for s in said)
           and not any(s in text for s in unsaid), "exit status %d, not %s; it said: %s" % (got, status, text))
+
+# What --json writes is one JSON value.
+os.mkdir(os.path.join(TMP, "cached"))
+for words, keys in ((["cache", "ls", "--json", "--cache=cached"], {"folder", "bytes", "bad", "entries"}),
+                    (["print", "--json", "add.mlir"], {"module", "hash", "functions", "ops", "text"})):
+    status, text = xlane(*words)
+    check("json_of_" + words[0], status == 0 and keys <= set(json.loads(text)), text)
 
 # Where nothing ran yet, the last run is asked for all the same.
 os.mkdir(os.path.join(TMP, "new"))

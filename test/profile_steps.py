@@ -43,6 +43,8 @@ check("a_slice_for_each_step", numbers == [5, 6, 7, 8, 9], (numbers, r.stdout + 
 check("programs_calls_and_gaps", {"jit_step", "call jit_step", "host gap"} <= {e["name"] for e in slices}, slices)
 check("it_says_that_the_plugin_has_no_profiler", "libxlane-cpu.so has no profiler extension" in r.stdout
       and "the plugin's own profile:" not in r.stdout, r.stdout)
+j = json.loads(xlane("profile-steps", run, "--json").stdout)
+check("json", j["processes"] == 1 and j["steps"] == 5 and j["plugin_has_profiler"] is False, j)
 r = xlane("profile-steps", glob.glob(TMP + "/runs/*-plain")[0])
 check("a_run_without_says_how", r.returncode == 1 and "XLANE_PROFILE_STEPS=A:B" in r.stderr, r.stderr)
 check("and_has_no_files_of_it", not glob.glob(TMP + "/runs/*-plain/profile*"))

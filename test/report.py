@@ -112,6 +112,8 @@ two = [sorted(glob.glob(TMP + "/runs/*-" + n))[-1] for n in ("first", "second")]
 p = report("two_compared", ["Comparison"], *two)
 check("comparison_says_what_moved", p and "last loss" in p.sections["Comparison"] and "moved"
       in p.sections["Comparison"], p and p.sections)
+j = json.loads(xlane("report", "--json", *two, "-o", TMP + "/two.html").stdout)
+check("json", j["runs"] == 2 and j["bytes"] == os.path.getsize(j["report"]) > 1000, j)
 r = xlane("report", "nosuchrun")
 check("no_such_run", r.returncode == 1 and "nosuchrun" in r.stderr, r.stderr)
 
