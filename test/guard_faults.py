@@ -1,4 +1,5 @@
 """The guard in trouble: killed at any moment, without memory or disk, eight processes on one cache, many threads. Rows C4, C5, B4."""
+import functools
 import glob
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import _warm
 from _check import checked, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,6 +21,7 @@ DRIVER, INJECT = os.path.join(BUILD, "test", "tool", "guard"), os.path.join(BUIL
 TMP = tempfile.mkdtemp(prefix="xlane-faults-")
 ENV = dict(os.environ, XLANE_STATE=os.path.join(TMP, "state"))
 ALL = os.environ.get("XLANE_TEST_ALL") == "1"
+forked = functools.cache(lambda: _warm.python(TMP))   # for what is said of programs in which nothing else fails
 
 
 def driver(rounds, threads, seed=0):
@@ -141,7 +144,7 @@ for i in range(20):
 
     def go(run, runs, args=()):
         cmd = [XLANE, "run", "--summary", "--runs", os.path.join(TMP, runs), "--cache", cache, "--name", run, "--",
-               sys.executable, name]
+               forked(), name]
         env = dict(ENV, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN)
         p = subprocess.run(cmd, text=True, capture_output=True, env=env, timeout=600)
         assert p.returncode == 0 and "changed 0 times in the warm-up window, 0 after it\n" in p.stderr, p.stderr
@@ -191,7 +194,7 @@ for i in range(5):
     with open(name, "w") as f:
         f.write(text)
     for run, made in ("speaks-cold", "compiled"), ("speaks-warm", "cached"):
-        out, err = guarded([sys.executable, name], cache, run, env=dict(
+        out, err = guarded([forked(), name], cache, run, env=dict(
             JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN)).communicate(timeout=600)
         assert err.count("is not cached") == 1 and "jit_speaks is not cached and will compile in every run" in err, err
         assert "nothing is cached" not in err and "without them it is" in err, err

