@@ -418,7 +418,9 @@ static void say_why(compile *c, const xl_verdict *v)
     if (v->called.n)
         xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
     const xl_cause *cause = xl_verdict_cause(v);
-    const char *more = cause ? strstr(cause->remedy, ". ") : NULL; /* its further sentences are left to explain */
+    const char *more = cause ? strstr(cause->remedy, ". ") : NULL, /* the rest of it is left to explain */
+               *part = cause ? strstr(cause->remedy, "; ") : NULL;
+    more = part && (!more || part < more) ? part : more;
     if (cause)
         xl_buf_printf(b, "; remedy: %.*s%s", more ? (int)(more - cause->remedy) : INT_MAX, cause->remedy,
                       more ? "; `xlane explain` has more" : "");
