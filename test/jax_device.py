@@ -3,7 +3,8 @@ import os, sys
 here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 lib = os.environ.get("XLANE_CPU_PLUGIN", os.path.join(here, "build", "libxlane-cpu.so"))
 os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = "xlane:" + lib
-import _fork
+import _fork, _quick
+_quick.use()
 
 MANY = 200 if os.environ.get("XLANE_TEST_ALL") == "1" else 60   # programs that may not leave anything behind
 
