@@ -29,6 +29,7 @@ function named(at, text) {                                         # at: FILE's 
     split($0, c, /"/)
     rung[c[2]] = 1
     if (match(c[7], /[A-Z]+/)) kind[c[2]] = substr(c[7], RSTART, RLENGTH)
+    if (c[6] == "") lacks(FILENAME ":" FNR, "the rung " c[2] " does not say what it adds, in its third field")
     if (stage == "rest" && /(TRAIN|SCAN),[ \t]*1(\.0*)?f?,[ \t]*1(\.0*)?f?\)/)
         lacks(FILENAME ":" FNR, "the losses of " c[2] " are 1: build/venv/bin/python test/_rungs.py " c[2] " computes them")
 }
@@ -81,7 +82,10 @@ FILENAME ~ /^src\/cli\// {
 }
 FILENAME ~ /\.c$/ && /^(RULE|ABSENT)\([a-z_0-9]+/ {
     split($0, c, /[(,)]/)
-    written[(/^ABSENT/ ? "kernel" : FILENAME ~ /infer/ ? "infer" : FILENAME ~ /shard/ ? "shard" : "grad") "_" c[2]] = 1
+    k = /^ABSENT/ ? "kernel" : FILENAME ~ /infer/ ? "infer" : FILENAME ~ /shard/ ? "shard" : "grad"
+    written[k "_" c[2]] = 1
+    ruled[k "_" c[2]] = FILENAME; macro[k "_" c[2]] = $0
+    sub(/\).*/, ")", macro[k "_" c[2]])
 }
 match($0, /^(bool|xl_error \*) *xl_(infer|grad|shard|kernel|pass)_[a-z_0-9]+\(/) {
     k = substr($0, RSTART, RLENGTH - 1)
@@ -93,6 +97,11 @@ FILENAME ~ /pipeline\.c$/ && /^#define ORDER/ {
     for (text = $0; match(text, /X\([a-z_]+\)/); text = substr(text, RSTART + RLENGTH))
         placed[substr(text, RSTART + 2, RLENGTH - 3)] = 1
 }
+FILENAME ~ /pass\/fold\.c$/ && !elsewhere {                # what is computed element by element
+    if (/^static bool rewrite/) elsewhere = 1
+    for (text = $0; match(text, /XL_OP_[A-Z0-9_]+/); text = substr(text, RSTART + RLENGTH))
+        folds[substr(text, RSTART + 6, RLENGTH - 6)] = 1
+}
 FILENAME ~ /rung\.[ch]$/ { named(substr(FILENAME, length(FILENAME)), $0) }
 FILENAME ~ /^src\/pass\// && FNR == 1 { n = split(FILENAME, c, /[\/.]/); of = c[n - 1]; essay = 1 }
 FILENAME ~ /^src\/pass\// && essay {
@@ -101,11 +110,11 @@ FILENAME ~ /^src\/pass\// && essay {
     if ($0 ~ /breaks:/) breaks[of] = 1
     if ($0 ~ /\*\//) essay = 0
 }
-FILENAME ~ /pass_test\.c$/ {
-    text = $0
-    gsub(/[^a-z_]+/, " ", text)
-    n = split(text, c, " ")
-    for (i = 1; i <= n; i++) { sub(/^xl_pass_/, "", c[i]); tested[c[i]] = 1 }
+FILENAME ~ /pass_test\.c$/ {                               # "fold,dce": a list of passes to run
+    for (text = $0; match(text, /"[a-z_]+(,[a-z_]+)*"/); text = substr(text, RSTART + RLENGTH)) {
+        n = split(substr(text, RSTART + 1, RLENGTH - 2), c, ",")
+        for (i = 1; i <= n; i++) tested[c[i]] = 1
+    }
 }
 FILENAME ~ /retry_test\.c$|errors\.yaml$/ { named("errors", $0) }
 
@@ -115,7 +124,14 @@ FILENAME ~ /docs\/profiles\.md$/ && /^\| `[a-z]+\.[a-z_]+` \|/ { split($0, c, /`
 FILENAME ~ /docs\/variables\.md$/ && /^\| `XLANE_/ { split($0, c, /`/); variable_row[c[2]] = $0 }
 FILENAME ~ /^(test|src)\// && /^plant\(|(\/\*|#) cause: / { named("causes", $0) }
 FILENAME ~ /test\/probe\.py$/ { named("probe", $0) }
-FILENAME ~ /^test\/(verifier_errors\.py|.*\.mlir)$/ { named(FILENAME, $0) }
+FILENAME ~ /^test\/verifier_errors\.py$/ { named(FILENAME, $0) }
+FILENAME ~ /^test\/.*\.mlir$/ {                             # a program: its ops, and whether its gradient is run
+    if (/^\/\/ gradient: /) seen[FILENAME, "gradient:"] = 1
+    text = $0
+    sub(/\/\/.*/, "", text)
+    for (; match(text, /[a-z_]+\.[a-z_0-9]+/); text = substr(text, RSTART + RLENGTH))
+        seen[FILENAME, substr(text, RSTART, RLENGTH)] = 1
+}
 FILENAME ~ /^test\/(grad_fd|jax_ops|corpus)\.py$/ {   # names of cases are strings, or what strings start with
     for (text = $0; match(text, /"[A-Za-z_0-9]+/); text = substr(text, RSTART + RLENGTH))
         seen[FILENAME, substr(text, RSTART + 1, RLENGTH - 1)] = 1
@@ -189,7 +205,11 @@ function code(   v, d, p, g, o, text) {
             lacks("src/train/rung.c", "the rung " g " is of kind " kind[g] ": write its case in xl_rung_run")
     }
     for (o in op) {
+        row_of[ident[o]] = 1
+        names["infer_" types[o]]; names["grad_" gradient[o]]; names["shard_" sharding[o]]; names["kernel_" kernel[o]]
         wants(o, "infer", types[o], "RULE(" types[o] ") in src/ir/infer/")
+        if (ident[o] in folds && flags[o] !~ /FOLDS/)
+            lacks("src/ir/ops.def", o " has its case in src/pass/fold.c, and no FOLDS flag, without which it is not reached")
         wants(o, "grad", gradient[o], "RULE(" gradient[o] ") in src/pass/grad_*.c, or take none")
         wants(o, "shard", sharding[o], "RULE(" sharding[o] ") in src/pass/shard_rule.c")
         wants(o, "kernel", kernel[o], "it in src/cpu/kernel/")
@@ -197,6 +217,10 @@ function code(   v, d, p, g, o, text) {
             lacks("src/cpu/kernel/ew.def", "no row for " o ": write EW(" ident[o] ", its loops for floats, integers and " \
                   "complex numbers)")
     }
+    for (p in ruled) if (!(p in names))
+        lacks(ruled[p], macro[p] " is of no row: write the OP(...) that names it in src/ir/ops.def")
+    for (o in loops) if (!(o in row_of))
+        lacks("src/cpu/kernel/ew.def", "EW(" o ") is of no op: write OP(" o ", ...) in src/ir/ops.def")
 }
 
 END {
@@ -283,11 +307,12 @@ END {
         o = c[1] == "refused" ? covered[k] : c[2]
         d = k in program_of ? program_of[k] : script[c[1]]
         text = k in program_of || c[1] == "refused" ? o : covered[k]
-        if (text == o) sub(/.*\./, "", text)
+        if (k in program_of) ;                             # its name as it is
+        else if (text == o) sub(/.*\./, "", text)
         else { sub(/\..*/, "", text); sub(/^sdy_/, "", text) }    # grad_fd.py makes sdy_<name>
         if (d && text != "-" && !((d, text) in seen))
             lacks(d, "nothing is called " text " here, which " list ":" line[k] " names for " c[2])
-        else if (c[1] == "gradient" && k in program_of && !((d, "gradient") in seen))
+        else if (c[1] == "gradient" && k in program_of && !((d, "gradient:") in seen))
             lacks(d, "no line `// gradient:`, by which the gradient of " c[2] " is run")
     }
     for (k in covered) {

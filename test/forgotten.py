@@ -82,12 +82,15 @@ asks("pass", "code", (*PASS, f"xl_pass_{NEW} has no row: write PASS({NEW}, ASKED
       f"passes.def: error: PASS({NEW}) has no pass: write xl_pass_{NEW} in src/pass/{NEW}.c"))
 asks("pass", "rest", PASS,
      (f"src/pass/{NEW}.c", "", "/* needs: keeps: breaks: */\n", f"src/pass/{NEW}.c: error: its first comment must say"),
-     ("src/pass/pass_test.c", "#include", NEW + "\n", "no test of the pass " + NEW),
+     ("src/pass/pass_test.c", "#include", f'becomes("{NEW},dce")\n', "no test of the pass " + NEW),
+     ("src/pass/pass_test.c", "#include", f'/* {NEW} */ "%0 = stablehlo.{NEW} %a"\n'),
      ("docs/program.md", "| `dce`", f"| `{NEW}` | |\n", f"no row for `{NEW}`"))
-RUNG = "RUNG(\"fresh\", \"F\", \"\", %s, 1.5f, 1.2f)\n"
+RUNG = "RUNG(\"fresh\", \"F\", \"x\", %s, 1.5f, 1.2f)\n"
 asks("rung", "rest", ("src/train/rungs.def", "RUNG(\"dense\"", RUNG % "TRAIN"),
      ("docs/bring-up.md", "| dense", "| fresh | |\n", "does not name fresh"))
-out = complete("rest", [("src/train/rungs.def", 'RUNG("dense"', 'RUNG("dense", "D", "", TRAIN, 1, 1)\n')])
+out = complete("rest", [("src/train/rungs.def", 'RUNG("dense"', 'RUNG("dense", "D", "x", TRAIN, 1, 1)\n')])
+empty = complete("code", [("src/train/rungs.def", 'RUNG("dense"', RUNG.replace('"x"', '""') % "TRAIN")])
+check("rung: what it adds", empty[0] == 1 and "the rung fresh does not say what it adds" in empty[1], empty)
 check("rung: its losses are 1", out[0] == 1 and "the losses of dense are 1: build/venv/bin/python" in out[1], out)
 asks("rung_of_a_new_kind", "code", ("src/train/rungs.def", "RUNG(\"dense\"", RUNG % "TWICE"),
      ("src/train/rung.h", "XL_RUNG_MESH", "XL_RUNG_TWICE, ", "rung.h: error: the rung fresh is of kind TWICE"),
@@ -100,6 +103,16 @@ asks("op", "code", ("src/ir/ops.def", PLACE, OP % ((NEW,) * 3 + ("unary", "ELEMW
       f"no xl_grad_{NEW}: write RULE({NEW}) in src/pass/grad_*.c"),
      ("src/pass/shard_rule.c", "RULE(pointwise", f"RULE({NEW})\n", f"no xl_shard_{NEW}: write RULE({NEW})"),
      ("src/cpu/kernel/ew.def", "EW(ABS,", "EW(FRESH, abs, none, none)\n", "ew.def: error: no row for stablehlo.fresh"))
+for flag in "ELEMWISE", "ELEMWISE | FOLDS":
+    out = complete("code", [("src/ir/ops.def", PLACE, OP % ("unary_float", "abs", "pointwise", "unary", flag)),
+                            ("src/cpu/kernel/ew.def", "EW(ABS,", "EW(FRESH, abs, none, none)\n"),
+                            ("src/pass/fold.c", "    case XL_OP_FLOOR:", "    case XL_OP_FRESH: return false;\n")])
+    check("op: " + flag, out == (0, "") if "FOLDS" in flag else
+          out[0] == 1 and out[1].count("\n") == 1 and "stablehlo.fresh has its case in src/pass/fold.c" in out[1], out)
+out = complete("code", [("src/cpu/kernel/ew.def", "EW(ABS,", "EW(FRESH, abs, none, none)\n"),
+                        ("src/pass/grad_math.c", "RULE(abs", f"RULE({NEW})\n")])
+check("op: no row of ops.def", out[0] == 1 and "EW(FRESH) is of no op: write OP(FRESH, ...)" in out[1] and
+      f"src/pass/grad_math.c: error: RULE({NEW}) is of no row" in out[1] and out[1].count("\n") == 2, out)
 asks("kernel", "code", ("src/ir/ops.def", PLACE, OP % ("unary_float", "abs", "pointwise", NEW, "0")),
      ("src/cpu/kernel/control.c", "xl_error *xl_kernel_none", f"xl_error *xl_kernel_{NEW}(xl_planner *p)\n",
       f"no xl_kernel_{NEW}: write it in src/cpu/kernel/"))
@@ -128,10 +141,16 @@ asks("op_of_ours", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add",
       "value stablehlo.fresh cases/maximum_keeps_nan.mlir"),
      ("test/cases/maximum_keeps_nan.mlir", "", "// gradient: 0=1\n",
       "maximum_keeps_nan.mlir: error: no line `// gradient:`"),
+     ("test/cases/maximum_keeps_nan.mlir", "", "  // stablehlo.fresh has a gradient\n  %x = chlo.fresh %y\n"),
      ("test/cases/maximum_keeps_nan.mlir", "", "  %z = stablehlo.fresh %y\n"))
+out = complete("rest", [("test/ops.covered", "value stablehlo.abs ",
+                         "value stablehlo.abs cases/maximum_keeps_nan.mlir\n#"),
+                        ("test/cases/maximum_keeps_nan.mlir", "", "// stablehlo.abs\n%x = chlo.abs %y\n")])
+check("op: a program that only speaks of it",
+      out[0] == 1 and "maximum_keeps_nan.mlir: error: nothing is called stablehlo.abs" in out[1], out)
 out = complete("rest", [("test/ops.covered", "value chlo.zeta zeta", "value chlo.fresh cases/none.mlir\n")])
 check("op: a program that is not there",
-      out[0] == 1 and "test/cases/none.mlir: error: nothing is called fresh" in out[1], out)
+      out[0] == 1 and "test/cases/none.mlir: error: nothing is called chlo.fresh" in out[1], out)
 asks("setting", "rest", ("src/lane/profile.def", "SETTING(cache,  dir",
                          'SETTING(cache, fresh, INT, "XLANE_CACHE", LANE, "", "what it is")\n'),
      ("docs/profiles.md", "| `cache.dir`", "| `cache.fresh` | `XLANE_CACHE` | what it is |\n",
