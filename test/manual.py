@@ -22,7 +22,11 @@ verbs = [v.replace("_", "-") for v in re.findall(r"^VERB\((\w+)\)",
                                                      "verbs.def")).read(), re.M)]   # a file has no dash
 whole, wrong, groff = out("man", "--troff").stdout, [], []
 for verb in verbs:
-    page, help_ = out("man", "--troff", verb), out(verb, "--help").stdout
+    page, helped = out("man", "--troff", verb), out(verb, "--help")
+    help_ = helped.stdout
+    if helped.returncode < 0 or page.returncode < 0:
+        wrong.append(f"{verb}: --help or man ends by a signal: has each option of its table a text?")
+        continue
     options = set(re.findall(r"^ +--([\w-]+)", help_, re.M))
     told = {o.replace("\\-", "-") for o in re.findall(r"^\.B \\-\\-([\w\\-]+)", page.stdout, re.M)}
     usage = re.search(r"^usage: xlane \S+(.*)", help_, re.M)
@@ -50,6 +54,9 @@ piped = out("man", "explain", env=dict(os.environ, TERM="dumb")).stdout
 check("a_pipe_gets_the_page", ".TH" not in piped and "explain" in piped and "SYNOPSIS" in piped
       or not os.path.exists("/usr/bin/man")
       and "usage: xlane explain" in piped, piped[:300])
+statuses = re.findall(r"\b([0-5] [a-z]+)", out("--help").stdout.partition("Exit status: ")[2])
+pages = whole, out("man", "--troff", "resume").stdout
+check("every_exit_status", len(statuses) == 6 and all(s in p for s in statuses for p in pages), statuses)
 p = out("man", "nonsense")
 check("unknown_verb", p.returncode == 2 and "xlane --help" in p.stderr, p.stderr)
 

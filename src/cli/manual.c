@@ -97,7 +97,8 @@ static void options(xl_buf *b, const xl_verb *v)
     xl_buf_puts(b, ".TP\n.B \\-\\-help\nwhat this verb does, and an example\n");
 }
 
-static const char EXIT[] = "0 done, 1 failed, 2 misused, 3 the policy said stop.";
+static const char EXIT[] = "0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved "
+                           "(continue with `xlane resume`), 5 done but not everything could be recorded.";
 
 static void page_of_verb(xl_buf *b, const xl_verb *v)
 {
