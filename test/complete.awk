@@ -288,6 +288,8 @@ END {
         if (flag && !each) lacks(ops, o " is ELEMWISE, but neither its sharding nor its kernel is")
         if (gradient[o] == "zero" && !(("floatless", types[o]) in covered) && !(("zero", o) in covered))
             lacks(ops, o " has the gradient `zero`: give it one, or its reason in a line `zero` of " list)
+        if (kernel[o] == "none" && !(("unserved", o) in covered))
+            lacks(ops, o " has the kernel `none`: give it one, or its reason in a line `unserved` of " list)
         has = gradient[o] != "zero" && gradient[o] != "none"
         if (has && !(("gradient", o) in covered))
             lacks("test/grad_fd.py", "no case for the gradient of " o ": add one, and a line `gradient` to " list)
@@ -320,8 +322,10 @@ END {
         if (c[1] == "refused" || c[1] == "floatless") stale = !(c[2] in rule)
         else if (!(c[2] in op)) stale = 1
         else if (c[1] == "zero") stale = gradient[c[2]] != "zero"
+        else if (c[1] == "unserved") stale = kernel[c[2]] != "none"
+        else if (c[1] == "value") stale = kernel[c[2]] == "none"
         else stale = 0
-        if (c[1] !~ /^(gradient|program|value|refused|zero|floatless|shaped)$/) stale = 1
+        if (c[1] !~ /^(gradient|program|value|refused|zero|unserved|floatless|shaped)$/) stale = 1
         if (stale) lacks(list ":" line[k], c[1] " " c[2] " is of no row of " ops)
     }
     exit wrong > 0

@@ -136,6 +136,9 @@ asks("op_without_flag", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "
      ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh fresh_one"), VALUE[:3], CASE["jax_ops"][:3],
      CASE["grad_fd"][:3],
      ("test/ops.covered", COVERED, "\nshaped stablehlo.fresh a reason", "but has no ELEMWISE flag"))
+asks("op_without_kernel", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "replicate", "none", "0")),
+     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh fresh_one"), CASE["grad_fd"][:3],
+     ("test/ops.covered", COVERED, "\nunserved stablehlo.fresh a reason", "stablehlo.fresh has the kernel `none`"))
 asks("op_of_ours", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "pointwise", "unary", "ELEMWISE")),
      ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh - test/cases/maximum_keeps_nan.mlir\n"
       "value stablehlo.fresh cases/maximum_keeps_nan.mlir"),
