@@ -1,16 +1,18 @@
 """Plans with and without fusion give the same numbers, and the number of threads changes no bit of them.
 
 The programs of the corpus (and a few more that fusion should like) are run on random arguments in child processes:
-XLANE_CPU_PLAN=plain, planned with one thread (and each plan checked), planned with three. The two may take a sum in
-another order: floats agree within a tolerance of their type relative to the largest element; integers and booleans
-exactly."""
+XLANE_CPU_PLAN=plain, planned with one thread (and each plan checked), planned with three. The first
+lowers them for all. The two may take a sum in another order: floats agree within a tolerance of their type relative to
+the largest element; integers and booleans exactly."""
+import functools
 import os
-import subprocess
 import sys
 import tempfile
+import corpus                                                # it asks for eight devices
+os.environ["JAX_PLATFORMS"] = "xlane,cpu"                    # and for the CPU alone
+import _fork
 
-here = os.path.dirname(os.path.abspath(__file__))
-root = os.path.dirname(here)
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def more():
@@ -101,15 +103,17 @@ def more():
     return [(n, jax.jit(f), (x, g)) for n, f in y.items()] + [(n, jax.jit(f), a) for n, (f, a) in z.items()]
 
 
-def child(out):
-    os.environ["JAX_PLATFORMS"] = "xlane,cpu"
-    sys.path.insert(0, here)
-    import corpus
-    os.environ["JAX_PLATFORMS"] = "xlane,cpu"                # corpus asks for the CPU alone
+def child(out, lowered_before):
     import jax
     import numpy as np
+    import pickle
+    from jax.experimental.serialize_executable import deserialize_and_load, serialize
     corpus.define()
-    results = {}
+    results, made = {}, {}
+    if os.path.exists(lowered_before):
+        with open(lowered_before, "rb") as f:
+            made = pickle.load(f)
+    again = not made
 
     def value(rng, a):
         d = np.dtype(a.dtype)
@@ -121,10 +125,27 @@ def child(out):
             return (rng.standard_normal(a.shape) + 1j * rng.standard_normal(a.shape)).astype(d)
         return rng.standard_normal(a.shape).astype(d)
 
-    def run(name, lowered):
+    def compiled(name, lower):
+        """The executable. A serialised one is its program: loading it plans that anew, as this process should; it takes
+        and gives lists."""
+        if name in made:
+            text, ins, outs, on = made[name]
+            trees = (jax.tree.structure(t) for t in (((list(range(ins)),), {}), list(range(outs))))
+            return deserialize_and_load(text, *trees, "xlane", [jax.devices("xlane")[i] for i in on])
+        c = lower().compile()
+        if again:
+            try:
+                made[name] = (serialize(c)[0], c.in_tree.num_leaves, c.out_tree.num_leaves,
+                              [d.id for d in c.runtime_executable().local_devices()])
+            except Exception as e:                           # with host callbacks, or values of Python
+                print("%s is lowered each time: %s" % (name, str(e)[:100]), file=sys.stderr)
+        return c
+
+    def run(name, lower):
         rng = np.random.default_rng(7)
-        args, named = jax.tree.map(lambda a: value(rng, a), lowered.args_info)
-        got = lowered.compile()(*args, **named)
+        c = compiled(name, lower)
+        args, named = jax.tree.map(lambda a: value(rng, a), c.args_info)
+        got = c(*args, **named)
         for i, o in enumerate(jax.tree.leaves(got)):
             o = np.asarray(o)
             wide = o.astype(np.float64) if o.dtype.kind == "V" or o.dtype.name.startswith(("bf", "float8")) else o
@@ -134,16 +155,16 @@ def child(out):
         if p.__name__ == "rng_uniform":                      # other numbers every time
             continue
         try:
-            run("corpus " + p.__name__, p())
+            run("corpus " + p.__name__, p)
         except Exception as e:                               # sharded, polymorphic, or nothing a single device runs
             if "plan check" in str(e):
                 raise
             print("%s: %s" % (p.__name__, str(e).split("\n")[0][:200]), file=sys.stderr)
     for name, fn, args in more():
-        run(name, fn.lower(*args))
-    import pickle
-    with open(out, "wb") as f:
-        pickle.dump(results, f)
+        run(name, lambda: fn.lower(*args))
+    for path, what in (out, results), (lowered_before, made):
+        with open(path, "wb") as f:
+            pickle.dump(what, f)
 
 
 def main():
@@ -156,14 +177,16 @@ def main():
         for i, extra in enumerate(({"XLANE_CPU_PLAN": "plain"}, {"XLANE_CPU_THREADS": "1", "XLANE_CPU_CHECK": "1"},
                                    {"XLANE_CPU_THREADS": "3"})):
             out = os.path.join(tmp, "%d" % i)
-            r = subprocess.run([sys.executable, os.path.abspath(__file__), "child", out], env=dict(env, **extra),
-                               capture_output=True, text=True)
-            if r.returncode:
-                print(r.stderr[-2000:])
+            with open(out + ".log", "w+") as log:
+                status = _fork.Child(functools.partial(child, out, os.path.join(tmp, "lowered")), dict(env, **extra),
+                                     log).wait()
+                log.seek(0)
+                said = log.read()
+            if status or "-v" in sys.argv:
+                print(said if not status else said[-2000:])
+            if status:
                 print("FAIL fuse: the child with %s" % extra)
                 return 1
-            if "-v" in sys.argv:
-                print(r.stderr)
             got.append(pickle.load(open(out, "rb")))
     plain, one, three = got
     bad = 0
@@ -198,9 +221,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["child"]:
-        child(sys.argv[2])
-    else:
-        if sys.path[0] == here:
-            sys.path.pop(0)                                  # a test of the same name as a module would be taken for it
-        sys.exit(main())
+    sys.exit(main())
