@@ -99,7 +99,8 @@ static void in_child(void)
     guard_record_forked(g);
     g->step = g->compiles = g->reads = g->read_bytes = g->checks = 0;
     g->ran = NULL;
-    g->nmade = g->unread = 0;
+    g->nmade = 0;
+    g->unread = 0;
 }
 
 static void at_exit(void)

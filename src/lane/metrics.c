@@ -89,7 +89,8 @@ void xl_metrics_reset(xl_metrics *m)
     clear_set(m->total);
     for (uint32_t i = 0; i < m->n; i++) {
         clear_set(m->module[i]->meter);
-        m->module[i]->waited = m->module[i]->row = 0;
+        m->module[i]->waited = 0;
+        m->module[i]->row = 0;
     }
 }
 
