@@ -116,7 +116,11 @@ def script(name, text):
 
 
 TWO = """
-import sys, jax, jax.numpy as jnp
+import os, sys, time, jax, jax.numpy as jnp
+jax.devices()
+events = os.path.join(os.environ["XLANE_RUN"], "events.jsonl")
+while "WAIT" in os.environ and '"ahead"' not in open(events).read():
+    time.sleep(0.01)
 x = jnp.ones((8, 16))
 print(float(jax.jit(lambda x: jnp.tanh(x @ x.T).sum())(x)))
 if sys.stdin.read() == "both":
@@ -127,7 +131,8 @@ if sys.stdin.read() == "both":
 @checked("C2_loaded_ahead")
 def _():
     """The second process of a command loads the programs of the first before they are asked for; what is not asked for
-    again is let go, and a broken entry is the miss that it would be without."""
+    again is let go, and a broken entry is the miss that it would be without. A program that is asked for before its turn
+    is loaded by whoever asks, so the script waits until all had theirs."""
     cache, runs, path = os.path.join(TMP, "cache-ahead"), os.path.join(TMP, "runs-ahead"), script("two.py", TWO)
 
     def once(name, what, **env):
@@ -141,12 +146,12 @@ def _():
         return p.stdout, lambdas, [e["programs"] for e in events if e["event"] == "ahead"]
     out, made, ahead = once("cold", "both")
     assert len(made) == 2 and not ahead and not any(e.get("ahead") for e in made), (made, ahead)
-    again, made, ahead = once("warm", "both")
+    again, made, ahead = once("warm", "both", WAIT=1)
     assert again == out and ahead and ahead[0] >= 2 and all(e["result"] == "cached" and e.get("ahead") for e
                                                             in made), (made, ahead)
-    one, made, ahead = once("one", "")
+    one, made, ahead = once("one", "", WAIT=1)
     assert one == out.splitlines(True)[0] and ahead and len(made) == 1 and made[0]["ahead"], (made, ahead)
-    _, made, after = once("after", "both")
+    _, made, after = once("after", "both", WAIT=1)
     assert after[0] == ahead[0] - 1 and [bool(e.get("ahead")) for e in made] == [True,
         False] and made[1]["result"] == "cached", (made, after)
     off, made, ahead = once("off", "both", XLANE_AHEAD="off")
@@ -157,7 +162,7 @@ def _():
             last = f.read(1)
             f.seek(-1, 2)
             f.write(bytes([last[0] ^ 1]))
-    bad, made, ahead = once("bad", "both")
+    bad, made, ahead = once("bad", "both", WAIT=1)
     assert bad == out and ahead == [0] and all(e["result"] == "compiled" and e["cache_reason"] == "unreadable" for e
                                                in made), (made, ahead)
 
