@@ -22,31 +22,47 @@ static void count_step(guard_state *g, xl_module_metrics *mm)
         guard_memory_due();
 }
 
-/* Results that the host may read: a step's, and what helpers computed since. Reading one of an earlier step keeps
- * nothing waiting, as the newer step is with the device by then. */
+/* Results that the host may read: a step's, and what helpers computed of them since. What they computed of other values
+ * (the next learning rate) waits for no step. Reading one of an earlier step keeps nothing waiting, as the newer step is
+ * with the device by then. Both under made_lock. */
+static uint64_t made_at(const guard_state *g, const PJRT_Buffer *b) /* GUARD_MADE: it is none of them */
+{
+    for (uint64_t i = 0; i < g->nmade && i < GUARD_MADE; i++)
+        if (g->made[i] == b)
+            return i;
+    return GUARD_MADE;
+}
+
 static void note_made(guard_state *g, const exec_info *e, const PJRT_LoadedExecutable_Execute_Args *args)
 {
     PJRT_Buffer *const *out = args->num_devices && args->output_lists ? args->output_lists[0] : NULL;
     uint32_t n = !out ? 0 : e->nout < GUARD_MADE ? e->nout : GUARD_MADE;
     xl_mutex_lock(&g->made_lock);
-    if (!e->helper)
+    bool of_step = !e->helper;
+    if (of_step)
         g->nmade = 0;
-    for (uint32_t i = 0; i < n; i++)
-        g->made[g->nmade++ % GUARD_MADE] = out[i];
+    for (size_t i = 0; args->num_devices && i < args->num_args && !of_step; i++)
+        of_step = made_at(g, args->argument_lists[0][i]) < GUARD_MADE;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t gone = e->helper ? made_at(g, out[i]) : GUARD_MADE; /* a result that was freed had this address */
+        if (gone < GUARD_MADE)
+            g->made[gone] = of_step ? out[i] : NULL;
+        else if (of_step)
+            g->made[g->nmade++ % GUARD_MADE] = out[i];
+    }
     xl_mutex_unlock(&g->made_lock);
 }
 
 static bool made_last(guard_state *g, const PJRT_Buffer *b)
 {
-    bool found = false;
     xl_mutex_lock(&g->made_lock);
-    for (uint64_t i = 0; i < g->nmade && i < GUARD_MADE && !found; i++)
-        found = g->made[i] == b;
+    bool found = made_at(g, b) < GUARD_MADE;
     xl_mutex_unlock(&g->made_lock);
     return found;
 }
 
-/* What the host read since the execution before this one kept this one waiting. Told of the module whose result could
+/* What the host read since the execution before this one kept this one waiting, and what it reads after the last one
+ * none. Told of the module whose result could
  * be read: a loop for training and one for evaluation each have their own count. Once is a log line, again and again is
  * a step that waits for the host. */
 static void count_wait(guard_state *g, xl_module_metrics *mm)
@@ -79,19 +95,6 @@ static void count_wait(guard_state *g, xl_module_metrics *mm)
             "host; read every N steps, read the step before, or keep the value on the device");
         xl_event_end(g->run, &e);
     }
-}
-
-/* The last step of all has none after it that could tell: what a loop reads of each of its steps, it reads of that too.
- * A result that is read once, at the end, kept nothing waiting. */
-void guard_count_last_wait(guard_state *g)
-{
-    xl_module_metrics *last = atomic_load_explicit(&g->ran, memory_order_relaxed);
-    uint64_t number = atomic_load_explicit(&g->ran_number, memory_order_relaxed);
-    if (last && atomic_exchange_explicit(&g->reads, 0, memory_order_relaxed) &&
-        xl_module_metrics_waited(last, number - 1))
-        xl_metrics_count(g->metrics, last, XL_M_HostSync, 1);
-    else if (last && atomic_exchange_explicit(&g->checks, 0, memory_order_relaxed))
-        xl_metrics_count(g->metrics, last, XL_M_NanCheck, 1);
 }
 
 static _Thread_local int checking;

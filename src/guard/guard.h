@@ -221,7 +221,6 @@ bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, 
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
 void guard_read(guard_state *g, const PJRT_Buffer *b, uint64_t bytes);
-void guard_count_last_wait(guard_state *g);                /* at the end */
 /* Remembers an integer that the host reads: from its copy once that has arrived, or in the buffer itself. */
 void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
 void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);

@@ -111,7 +111,6 @@ static void at_exit(void)
     guard_profile_end(g);
     guard_spmd_end(g);
     guard_record_end(g, true);
-    guard_count_last_wait(g);
     bool written = guard_write_metrics(g);
     guard_ahead_write(g, true);
     xl_event e;

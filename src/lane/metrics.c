@@ -193,11 +193,6 @@ void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric_id w, uint
         add(&mm->meter[w], by, -1);
 }
 
-bool xl_module_metrics_waited(const xl_module_metrics *mm, uint64_t number)
-{
-    return xl_module_metrics_count(mm, XL_M_HostSync) && mm->waited == number;
-}
-
 bool xl_metrics_waited(xl_metrics *m, xl_module_metrics *mm, uint64_t number, bool soon, uint32_t row)
 {
     xl_metrics_count(m, mm, XL_M_HostSync, 1);

@@ -28,7 +28,7 @@
     COUNTER(OutboundData, "bytes from the device")                                                  \
     COUNTER(TransferToDevice, "transfers to the device")                                            \
     COUNTER(TransferFromDevice, "transfers from the device")                                        \
-    COUNTER(HostSync, "steps that were read from the device before the next one, or the end") \
+    COUNTER(HostSync, "steps that were read from the device before the next one")         \
     COUNTER(NanCheck, "steps that waited while JAX looked for NaN in their results (jax_debug_nans)") \
     COUNTER(GuardFault, "times the guard stepped aside for trouble of its own")
 
@@ -65,7 +65,6 @@ void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric_id which, 
 /* Counts a HostSync after the module's execution of that number. True when `row` executions in a row did so, each soon
  * after the last wait of any module, for the first time. */
 bool xl_metrics_waited(xl_metrics *m, xl_module_metrics *mm, uint64_t number, bool soon, uint32_t row);
-bool xl_module_metrics_waited(const xl_module_metrics *mm, uint64_t number); /* its last HostSync was of that one */
 uint64_t xl_metrics_total(const xl_metrics *m, xl_metric_id which);
 double xl_metrics_seconds(const xl_metrics *m, xl_metric_id which);
 const xl_module_metrics *xl_metrics_at(const xl_metrics *m, uint32_t i);     /* NULL past the last */
