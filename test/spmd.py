@@ -1,7 +1,7 @@
 """SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device
 CPU. Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's
 partitioner inserts."""
-import contextlib, glob, io, itertools, json, os, re, subprocess, sys, tempfile, threading
+import contextlib, functools, glob, io, itertools, json, os, re, subprocess, sys, tempfile, threading
 import _check
 from _check import end, holds
 from _eight import here, lib
@@ -85,6 +85,7 @@ def moe_loss(p, tokens):
     h = jax.nn.gelu(jnp.einsum("btd,edf->btef", x, p["up"]))
     return xent(x + jnp.einsum("btef,efd,bte->btd", h, p["down"], w), p["head"], tokens)
 
+@functools.cache                                         # JAX traces the same function once for all devices
 def step_of(loss):
     def step(p, m, v, t, tokens):
         l, g = jax.value_and_grad(loss)(p, tokens)
@@ -242,10 +243,14 @@ def unexplained(name, mine, xla):
                           re.M))
     return "docs/spmd.md should explain these and no others: %s" % sorted(seen) if seen != told and "JAX " + jax.__version__ in guide else None
 
+alone = {}                                               # the splits of a model all have one device to agree with
 def same_losses(name, loss, params, axes, specs, batch=P("data"), bytes_limit=None, shape=None, explained=False):
     def go():
         ours, f, p, text = train("xlane", loss, params, axes, specs, batch, shape=shape)
-        one, _, p1, _ = train("xlane", loss, params, shape=shape)
+        key = loss, id(params), shape
+        if key not in alone:
+            alone[key] = train("xlane", loss, params, shape=shape)
+        one, _, p1, _ = alone[key]
         theirs, g, _, _ = train("cpu", loss, params, axes, specs, batch, shape=shape)
         print("%s: losses %s" % (name, np.round(ours, 5)), file=sys.stderr)
         why = close(ours, one, 1e-4) or close(ours, theirs, 1e-4) or close(p, p1, 1e-3)
