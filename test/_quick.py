@@ -29,11 +29,14 @@ def import_jax():
     gc.freeze()
     if os.environ.get("XLANE_TEST_ALL") == "1":
         return
-    new, kept = mlir.make_ir_context, threading.local()
+    new, kept = mlir.make_ir_context, {}
 
+    # By the thread's number and never freed: Python before 3.13 crashes where what a thread keeps for itself takes the
+    # interpreter's lock as the thread ends, which a context does.
     def context():
-        if not hasattr(kept, "context"):
-            kept.context = new()
-        return kept.context
+        thread = threading.get_ident()
+        if thread not in kept:
+            kept[thread] = new()
+        return kept[thread]
     mlir.make_ir_context = context
     context()                                        # forks of this process have it too

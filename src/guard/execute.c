@@ -23,8 +23,8 @@ static void count_step(guard_state *g, xl_module_metrics *mm)
 }
 
 /* Results that the host may read: a step's, and what helpers computed of them since. What they computed of other values
- * (the next learning rate) waits for no step. Reading one of an earlier step keeps nothing waiting, as the newer step is
- * with the device by then. Both under made_lock. */
+ * (the next learning rate) waits for no step. Reading one of an earlier step keeps nothing waiting, as the newer step
+ * is with the device by then. Both under made_lock. */
 static uint64_t made_at(const guard_state *g, const PJRT_Buffer *b) /* GUARD_MADE: it is none of them */
 {
     for (uint64_t i = 0; i < g->nmade && i < GUARD_MADE; i++)
