@@ -2,13 +2,49 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
-
-#include "base/str.h"
+#include <string.h>
 
 static const struct { const char *name, *words; } kinds[] = {
 #define VALUES(name, words) { "XLANE_" #name, words },
 #include "base/variables.def"
 };
+
+static const char *const known[] = {
+#define VAR(name, ...) "XLANE_" #name,
+#define ENV(name, ...) "XLANE_CPU_" #name,
+#include "base/variables.def"
+};
+
+const char *xl_variables_near(xl_str name)
+{
+    size_t best = SIZE_MAX;
+    const char *near = "";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t d = xl_str_distance(xl_str_of(known[i]), name);
+        if (!d)
+            return NULL;
+        if (d < best) {
+            best = d;
+            near = known[i];
+        }
+    }
+    return best <= 1 + (name.n > 6 ? name.n - 6 : 0) / 4 ? near : "";
+}
+
+void xl_variables_unknown(xl_buf *out)
+{
+    static const char prefix[] = "XLANE_";
+    extern char **environ;
+    for (char **e = environ; e && *e; e++) {
+        xl_str name = { *e, strcspn(*e, "=") };
+        const char *near = xl_str_starts(name, XL_STR(prefix)) ? xl_variables_near(name) : NULL;
+        if (near && *near)
+            xl_buf_printf(out, "%.*s is set, and there is no such variable: did you mean %s?\n", XL_FMT(name), near);
+        else if (near)
+            xl_buf_printf(out, "%.*s is set, and there is no such variable; docs/variables.md lists those there are\n",
+                          XL_FMT(name));
+    }
+}
 
 static bool among(xl_str value, xl_str words)
 {

@@ -111,7 +111,8 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
             goto out;
         }
     } else {
-        XL_DO(xl_file_read_max(a, strcmp(from, "-") ? from : "/dev/stdin", 64 << 20, &text));
+        err = xl_file_read_max(a, strcmp(from, "-") ? from : "/dev/stdin", 64 << 20, &text);
+        XL_DO(xl_error_next(err, "`tail -n 1000 LOG | xlane classify -` reads the end of one"));
     }
     xl_failure f = sig ? xl_retry_signal(sig) : xl_retry_classify(0, text, phase);
     bool known = f.boundary != XL_AT_UNKNOWN;

@@ -7,6 +7,7 @@
 
 #include "base/variables.h"
 #include "base/version.h"
+#include "lane/kept.h"
 
 void xl_cli_exit(const xl_cli *cli, int status) { *cli->status = status; }
 
@@ -162,6 +163,17 @@ static void program_dir(char *out, size_t room)
         *slash = 0;
 }
 
+static void warn_unknown(void)
+{
+    xl_buf b = { 0 };
+    xl_variables_unknown(&b);
+    for (xl_str rest = xl_buf_view(&b); rest.n;) {
+        xl_str line = xl_str_cut(&rest, '\n');
+        fprintf(stderr, "xlane: %.*s\n", XL_FMT(line));
+    }
+    xl_buf_fini(&b);
+}
+
 static xl_error *run(const xl_cli *cli, bool *json, const xl_verb *const *verbs, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -215,6 +227,7 @@ static xl_error *run(const xl_cli *cli, bool *json, const xl_verb *const *verbs,
     if (*json && v->no_json)
         return xl_cli_misuse(cli, "%s has no --json: %s", v->name, v->no_json);
     XL_DO(xl_variables_check());
+    warn_unknown();
     *cli->status = XL_EXIT_DONE;
     err = v->run(cli, n, argv);
 out:
@@ -228,6 +241,7 @@ int xl_cli_main(const xl_verb *const *verbs, int argc, char **argv)
     xl_arena arena = { 0 };
     xl_cli cli = { .arena = &arena, .dir = dir, .status = &status };
     json_asked = &cli.json;
+    xl_kept_in(&arena);
     program_dir(dir, sizeof dir);
     xl_error *err = run(&cli, &cli.json, verbs, argc > 0 ? argc - 1 : 0, argc > 0 ? argv + 1 : argv);
     if (fflush(stdout) != 0 && !err)
@@ -241,6 +255,7 @@ int xl_cli_main(const xl_verb *const *verbs, int argc, char **argv)
             status = XL_EXIT_FAILED;
         xl_error_free(err);
     }
+    xl_kept_in(NULL);
     xl_arena_fini(&arena);
     return status;
 }

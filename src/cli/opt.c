@@ -32,13 +32,16 @@ static xl_error *unknown(const xl_opt *table, const xl_opt *common, xl_str name)
     return XL_ERR(INVALID, "there is no option --%.*s; --help lists those there are", XL_FMT(name));
 }
 
+/* As it is typed: -n, --name. */
+static const char *dashes(const xl_opt *o) { return o->name[1] ? "--" : "-"; }
+
 static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
 {
     xl_str s = xl_str_of(text);
     bool ok = true;
     if (!s.n && (o->kind == XL_OPT_STR || o->kind == XL_OPT_REPEAT))
-        return XL_ERR(INVALID, "--%s is empty: give it a value, --%s=%s, or leave it out", o->name, o->name,
-                      o->value ? o->value : "VALUE");
+        return XL_ERR(INVALID, "%s%s is empty: give it a value, %s%s=%s, or leave it out", dashes(o), o->name,
+                      dashes(o), o->name, o->value ? o->value : "VALUE");
     switch (o->kind) {
     case XL_OPT_FLAG:
         if (xl_str_is(s, "true") || xl_str_is(s, "false"))
@@ -81,7 +84,19 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
                                         [XL_OPT_NUM] = "a number",
                                         [XL_OPT_SECONDS] = "a number of seconds, from 0 to 1e9",
                                         [XL_OPT_SIZE] = "a size above 0, such as 64MiB" };
-    return ok ? NULL : XL_ERR(INVALID, "--%s takes %s, not '%s'", o->name, want[o->kind], text);
+    return ok ? NULL : XL_ERR(INVALID, "%s%s takes %s, not '%s'", dashes(o), o->name, want[o->kind], text);
+}
+
+/* Of an option of one letter, what is joined to it: "4" of -n4 and -n=4, "" of -n; NULL: it is none. */
+static const char *short_value(const xl_opt *table, const char *arg)
+{
+    const xl_opt *o = find(table, (xl_str){ arg + 1, 1 });
+    if (!o || !arg[2])
+        return o ? "" : NULL;
+    bool equals = arg[2] == '=', number = o->kind != XL_OPT_STR && o->kind != XL_OPT_TEXT;
+    const char *value = arg + 2 + equals;
+    bool digits = strspn(value, "0123456789") == strlen(value);
+    return *value && (equals || (number && digits)) ? value : NULL;
 }
 
 xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, bool stop_at_first, int argc,
@@ -103,8 +118,9 @@ xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, b
                 argv[n++] = arg;
                 continue;
             }
-            if (arg[2] == 0 && find(table, (xl_str){ arg + 1, 1 }))
-                arg = xl_str_c(a, xl_strf(a, "--%c", arg[1])); /* a verb may have a short one: report -o FILE */
+            const char *joined = short_value(table, arg);
+            if (joined)                                    /* a verb may have a short one: report -o FILE, run -n4 */
+                arg = xl_str_c(a, xl_strf(a, "--%c%s%s", arg[1], *joined ? "=" : "", joined));
             else if (strcmp(arg, "-h") != 0) {
                 err = XL_ERR(INVALID, "'%s': options are written out here, with two dashes; --help lists them", arg);
                 goto out;
@@ -131,7 +147,8 @@ xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, b
         if (!value && i + 1 < argc && strcmp(argv[i + 1], "--"))
             value = argv[++i];
         if (!value) {
-            err = XL_ERR(INVALID, "--%s needs a value: --%s=%s", o->name, o->name, o->value ? o->value : "VALUE");
+            err = XL_ERR(INVALID, "%s%s needs a value: %s%s=%s", dashes(o), o->name, dashes(o), o->name,
+                         o->value ? o->value : "VALUE");
             goto out;
         }
         XL_DO(set(a, o, value));
@@ -163,7 +180,8 @@ void xl_opt_help(xl_buf *b, const xl_opt *table)
 {
     for (; table && table->name; table++) {
         char left[80];
-        snprintf(left, sizeof left, "--%s%s%s", table->name, table->value ? "=" : "", table->value ? table->value : "");
+        snprintf(left, sizeof left, "%s%s%s%s", dashes(table), table->name, table->value ? "=" : "",
+                 table->value ? table->value : "");
         xl_buf_printf(b, "  %-26s ", left);
         wrapped(b, table->help);
     }

@@ -14,14 +14,13 @@ static xl_str text_of(const xl_node *n, const char *key)
 }
 
 /* A file, a run's folder, or what `explain` calls a run. */
-static char *find(xl_arena *a, const char *word)
+static xl_error *find(xl_arena *a, const char *word, char **path)
 {
-    char *dir;
-    if (xl_file_stat(word, NULL))
-        return xl_str_c(a, xl_str_of(word));
-    xl_error *err = xl_run_find(a, word, &dir);
-    xl_error_free(err);
-    return err ? xl_str_c(a, xl_str_of(word)) : dir;
+    if (xl_file_stat(word, NULL)) {
+        *path = xl_str_c(a, xl_str_of(word));
+        return NULL;
+    }
+    return xl_error_next(xl_run_find(a, word, path), "a receipt's file can be named too");
 }
 
 static void put_pass(xl_buf *b, const char *word, const xl_node *p)
@@ -182,15 +181,20 @@ static xl_error *receipt(const xl_cli *cli, int argc, char **argv)
     xl_node *r;
     xl_buf b = { 0 };
     xl_arena *a = cli->arena;
-    if (!strcmp(argv[0], "show") && argc <= 2)
-        return show(cli, find(a, argc > 1 ? argv[1] : "last"));
-    if (!strcmp(argv[0], "diff") && argc == 3)
-        return diff(cli, find(a, argv[1]), find(a, argv[2]));
-    if (strcmp(argv[0], "verify") || argc > 2)
+    char *one, *two;
+    bool differ = !strcmp(argv[0], "diff");
+    if (differ ? argc != 3 : argc > 2 || (strcmp(argv[0], "show") && strcmp(argv[0], "verify")))
         return xl_cli_misuse(
             cli,
             "receipt: usage: show [RUN], diff RUN RUN, or verify [RUN]; RUN is a run's folder or a receipt's file");
-    XL_DO(xl_receipt_read(a, find(a, argc > 1 ? argv[1] : "last"), &r));
+    XL_DO(find(a, argc > 1 ? argv[1] : "last", &one));
+    if (differ) {
+        XL_DO(find(a, argv[2], &two));
+        return diff(cli, one, two);
+    }
+    if (!strcmp(argv[0], "show"))
+        return show(cli, one);
+    XL_DO(xl_receipt_read(a, one, &r));
     xl_buf_printf(&b, "sound: a %.*s receipt of %.*s, %.*s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")),
                   XL_FMT(text_of(r, "proof")));
     if (cli->json) {

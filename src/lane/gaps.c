@@ -1,6 +1,7 @@
 #include "lane/gaps.h"
 
 #include "base/file.h"
+#include "lane/kept.h"
 #include "lane/metrics.h"
 #include "lane/run.h"
 
@@ -13,7 +14,7 @@ static bool is(const xl_node *e, const char *key, const char *word)
 /* The name of a JSON file that cannot be read, of those whose names begin so; "": none. */
 static const char *unreadable(xl_arena *a, const char *dir, const char *begin)
 {
-    xl_str *names = NULL, text;
+    xl_str *names = NULL;
     size_t n = 0;
     xl_error_free(xl_dir_list(a, dir, &names, &n));
     for (size_t i = 0; i < n; i++) {
@@ -21,9 +22,7 @@ static const char *unreadable(xl_arena *a, const char *dir, const char *begin)
         if (!xl_str_starts(names[i], xl_str_of(begin)) || !xl_str_ends(names[i], XL_STR(".json")))
             continue;
         char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
-        xl_error *err = xl_file_read(a, path, &text);
-        if (!err)
-            err = xl_json_read(a, path, text, &node);
+        xl_error *err = xl_kept_json(a, path, &node);
         xl_error_free(err);
         if (err)
             return xl_str_c(a, names[i]);

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/thread.h"
+#include "lane/kept.h"
 
 static const struct { const char *name, *help; bool timing; } rows[XL_M_COUNT] = {
 #define TIMING(n, h) [XL_M_##n] = { #n, h, true },
@@ -284,7 +285,7 @@ xl_error *xl_metrics_add_json(xl_metrics *m, const xl_node *n)
 xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t *processes)
 {
     xl_error *err = NULL, *unread = NULL;
-    xl_str *names, text;
+    xl_str *names;
     size_t n;
     *processes = 0;
     *out = xl_metrics_new();
@@ -297,9 +298,7 @@ xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t
             continue;
         char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
         xl_error_free(unread);
-        unread = xl_file_read(a, path, &text);
-        if (!unread)
-            unread = xl_json_read(a, path, text, &node);
+        unread = xl_kept_json(a, path, &node);
         if (unread)
             continue;
         XL_DO(xl_metrics_add_json(*out, node));

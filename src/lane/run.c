@@ -14,6 +14,7 @@
 #include "base/proc.h"
 #include "base/time.h"
 #include "lane/gaps.h"
+#include "lane/kept.h"
 
 struct xl_run {
     char *dir;
@@ -193,7 +194,11 @@ xl_error *xl_run_read(xl_arena *a, const char *dir, xl_run_log *out)
     char *path = xl_path_join(a, dir, "events.jsonl");
     size_t cap = 0;
     uint32_t line = 0;
-    *out = (xl_run_log){ 0 };
+    xl_kept_file file;
+    const xl_run_log *kept = xl_kept_find(a, path, &file);
+    *out = kept ? *kept : (xl_run_log){ 0 };
+    if (kept)
+        return NULL;
     XL_TRY(xl_file_read(a, path, &text), "reading what was recorded");
     bool ends = text.n && text.p[text.n - 1] == '\n';
     while (text.n) {
@@ -214,6 +219,9 @@ xl_error *xl_run_read(xl_arena *a, const char *dir, xl_run_log *out)
     }
     if (out->n)
         qsort(out->event, out->n, sizeof *out->event, by_time);
+    xl_run_log *whole = xl_new(a, xl_run_log, 1);
+    *whole = *out;
+    xl_kept_add(a, &file, whole);
 out:
     return err;
 }
@@ -351,8 +359,11 @@ static const char BY_RUN[] = "xlane run -- CMD", BY_TRAIN[] = "xlane train";
 
 static xl_error *list_runs(xl_arena *a, const char *runs, const char *maker, xl_str **names, size_t *n)
 {
+    xl_file_info info;
     *names = NULL;
     *n = 0;
+    if (xl_file_stat(runs, &info) && !info.dir)
+        return XL_ERR(INVALID, "%s is a file, and runs are kept in a folder; XLANE_RUNS=DIR names another", runs);
     if (access(runs, F_OK) && errno != EACCES)
         return strcmp(runs, xl_runs_folder())
                    ? XL_ERR(NOT_FOUND, "there is no folder %s; runs are looked for in %s unless another is named", runs,
@@ -389,6 +400,9 @@ static xl_error *find(xl_arena *a, const char *word, const char *maker, char **d
         /* A whole part of a name will do when it fits exactly one: the time, or what the run was called. */
         xl_str *names = NULL;
         size_t n = 0, hits = 0;
+        xl_file_info info;
+        if (xl_file_stat(runs, &info) && !info.dir)
+            return list_runs(a, runs, maker, &names, &n);
         xl_error *unread = xl_dir_list(a, runs, &names, &n);
         for (int i = 0; i < 2; i++)
             if (xl_run_denied(a, tries[i])) {
@@ -464,12 +478,8 @@ xl_error *xl_run_find_trained(xl_arena *a, const char *word, char **dir)
 xl_run_info xl_run_about(xl_arena *a, const char *dir)
 {
     xl_run_info info = { .profile = XL_STR("none") };
-    xl_str text;
     xl_node *root = NULL;
-    char *path = xl_path_join(a, dir, "run.json");
-    xl_error *err = xl_file_read_max(a, path, 64 << 20, &text);
-    if (!err)
-        err = xl_json_read(a, path, text, &root);
+    xl_error *err = xl_kept_json(a, xl_path_join(a, dir, "run.json"), &root);
     if (!err) {
         const xl_node *profile = xl_node_get(root, "profile"), *diagnostic = xl_node_get(root, "diagnostic");
         info.json = root;

@@ -34,7 +34,11 @@ typedef struct { xl_json j; xl_buf line; } xl_event;
 void xl_event_begin(const xl_run *r, xl_event *e, const char *event);
 void xl_event_end(xl_run *r, xl_event *e);
 
-/* Reading: the events of a run folder, in time order, as a list of maps. */
+/* A `fault` event, trouble of the guard's own: what it was doing, of which some are asked for by name. */
+#define XL_FAULT_CACHE "writing to the cache"
+
+/* Reading: the events of a run folder, in time order, as a list of maps. The list is not to be changed: in the arena of
+ * a command all who ask get the same one (lane/kept.h). */
 typedef struct {
     xl_node **event;
     size_t n, unread;                                      /* unread: lines that are no event */

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "lane/contract.h"
+#include "lane/kept.h"
 #include "lane/run.h"
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */
@@ -248,7 +249,7 @@ static void first_step(xl_node **e, size_t n, double first, double seconds, xl_s
 xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_t *n)
 {
     xl_error *err = NULL;
-    xl_str *names, text;
+    xl_str *names;
     xl_node **event;
     size_t nname, nevent, cap = 0;
     *out = NULL;
@@ -260,9 +261,7 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
         if (!xl_str_starts(names[i], XL_STR("steps-")) || !xl_str_ends(names[i], XL_STR(".json")))
             continue;
         char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
-        xl_error *unread = xl_file_read_max(a, path, 1 << 20, &text);
-        if (!unread)
-            unread = xl_json_read(a, path, text, &root);
+        xl_error *unread = xl_kept_json(a, path, &root);
         xl_error_free(unread);
         if (unread)
             continue;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/variables.h"
 
 typedef enum { SIZE, SECONDS, FLAG, WORD, PATH } kind;
 static const struct { const char *name; kind kind; uint64_t least, most; const char *words; } vars[XL_ENV_COUNT] = {
@@ -73,13 +74,16 @@ static xl_error *wrong(xl_env i, const char *text)
 static xl_error *unknown(const char *entry)
 {
     char known[512];
+    xl_str name = { entry, strcspn(entry, "=") };
+    const char *near = xl_variables_near(name);
+    if (near && *near)
+        return XL_ERR(INVALID, "%.*s: the device has no such variable: did you mean %s?", XL_FMT(name), near);
     size_t at = 0;
     for (int i = 0; i < XL_ENV_COUNT; i++) {
         int n = snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", vars[i].name);
         at += n > 0 && at + (size_t)n < sizeof known ? (size_t)n : 0;
     }
-    return XL_ERR(INVALID, "%.*s: the device has no such variable, only %s: unset it", (int)strcspn(entry, "="), entry,
-                  known);
+    return XL_ERR(INVALID, "%.*s: the device has no such variable, only %s: unset it", XL_FMT(name), known);
 }
 
 xl_error *xl_env_check(void)
