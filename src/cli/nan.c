@@ -33,6 +33,7 @@ typedef struct {
     const xl_walk_step *step;
     uint32_t ndevice;
     const int *device;
+    const xl_cap_part *in;                                 /* the arguments: [ndevice][narg] */
 } teller;
 
 static const char *where(const teller *t, const xl_op *op)
@@ -99,16 +100,34 @@ static bool at_element(const xl_walk_value *v, uint32_t device, uint64_t elem, c
     return true;
 }
 
-/* From an op back to the inputs, along the operand that is not a constant. */
+/* What it is that came from there. */
+static const char *kind_of(const teller *t, const xl_walk_origin *o)
+{
+    const xl_cap_part *p = o->step < 0 ? &t->in[o->device * t->f->body->narg + o->argument]
+                                       : &t->step[o->step].out[o->out]->part[o->device];
+    xl_dtype d = xl_dtype_part(xl_dtype_find(xl_str_of(xl_elem_text(p->elem))));
+    return isnan(xl_scalar_get(d, p->bytes + o->elem * xl_dtype_bytes(d))) ? "NaN" : "Inf";
+}
+
+/* The operand to go back along: one that has an Inf or NaN, else a float, and no constant. */
+static int telling(const teller *t, const xl_walk_value *v, uint32_t device)
+{
+    const xl_finite *f = &v->stat[device];
+    return xl_walk_fixed(t->w, v) ? 0 : f->nan || f->inf ? 3 : xl_elem_is_float(v->part[device].elem) ? 2 : 1;
+}
+
+/* From an op back to the inputs. */
 static void back(const teller *t, xl_buf *b, const xl_walk_step *s, uint32_t device)
 {
     for (int n = 0; n < CHAIN_MAX; n++) {
         const xl_walk_value *v = NULL;
+        int best = 0;
         for (uint32_t i = 0; i < s->nin; i++) {
-            const xl_walk_value *x = s->in[i];
-            if (!xl_walk_fixed(t->w, x) &&
-                (!v || xl_elem_is_float(x->part[device].elem) > xl_elem_is_float(v->part[device].elem)))
-                v = x;
+            int rank = telling(t, s->in[i], device);
+            if (rank > best) {
+                best = rank;
+                v = s->in[i];
+            }
         }
         if (!v)
             return;
@@ -167,8 +186,9 @@ static bool line_near(const teller *t, const xl_walk_step *s, const xl_op **near
     return *near && xl_loc_line(t->f->m, (*near)->loc, file, line, &col);
 }
 
-static void tell_origin(const teller *t, xl_buf *b, const xl_walk_origin *o, const char *what)
+static void tell_origin(const teller *t, xl_buf *b, const xl_walk_origin *o)
 {
+    const char *what = kind_of(t, o);
     const char *device = t->ndevice > 1 ? xl_strf(t->a, " on device %d", t->device[o->device]).p : "";
     if (o->step < 0) {
         xl_value v = t->f->body->arg[o->argument];
@@ -196,21 +216,20 @@ static void tell_origin(const teller *t, xl_buf *b, const xl_walk_origin *o, con
 static xl_error *infinity(const teller *t, xl_walk *w, const xl_walk_origin *o, uint32_t *operand, xl_walk_origin *from)
 {
     const xl_walk_step *s = &t->step[o->step];
+    uint64_t elem = 0;
+    bool there = false;                                    /* an operand has it where the NaN is */
     *operand = UINT32_MAX;
-    for (uint32_t i = 0; i < s->nin; i++) {
-        const xl_finite *f = &s->in[i]->stat[o->device];
+    for (uint32_t i = 0; i < s->nin && !there; i++) {
+        const xl_walk_value *x = s->in[i];
+        const xl_finite *f = &x->stat[o->device];
         double v;
-        if (!f->inf)
+        there = f->inf && at_element(x, o->device, o->elem, &s->out[o->out]->part[o->device], &v) && isinf(v);
+        if (!f->inf || (*operand != UINT32_MAX && !there))
             continue;
-        uint64_t elem = at_element(s->in[i], o->device, o->elem, &s->out[o->out]->part[o->device], &v) && isinf(v)
-                            ? o->elem
-                            : f->first_inf;
-        if (s->in[i]->part[o->device].size == xl_elem_bytes(s->in[i]->part[o->device].elem))
-            elem = 0;
+        elem = x->part[o->device].size == xl_elem_bytes(x->part[o->device].elem) ? 0 : there ? o->elem : f->first_inf;
         *operand = i;
-        return xl_walk_trace(w, s->in[i], o->device, elem, true, from);
     }
-    return NULL;
+    return *operand == UINT32_MAX ? NULL : xl_walk_trace(w, s->in[*operand], o->device, elem, true, from);
 }
 
 static void tell_infinity(const teller *t, xl_buf *b, uint32_t operand, const xl_walk_origin *from)
@@ -224,7 +243,7 @@ static void tell_infinity(const teller *t, xl_buf *b, uint32_t operand, const xl
                       xl_op_text(op), where(t, op));
     } else {
         xl_buf_printf(b, "the Inf of operand %u: ", operand);
-        tell_origin(t, b, from, "Inf");
+        tell_origin(t, b, from);
         if (from->step >= 0)
             back(t, b, &t->step[from->step], from->device);
     }
@@ -235,6 +254,7 @@ static void json_origin(const teller *t, xl_json *j, const xl_walk_origin *o)
     const xl_op *near;
     xl_str file;
     uint32_t line;
+    xl_json_put_text(j, "kind", kind_of(t, o));
     xl_json_put_int(j, "element", (int64_t)o->elem);
     xl_json_put_int(j, "device", t->device[o->device]);
     if (o->step < 0) {
@@ -395,25 +415,39 @@ static uint64_t captured_bad(const xl_cap_step *s, bool nonfinite)
     return n;
 }
 
-/* The first of the origins of what the outputs have. */
+/* An output that is bad on a device, and how far back that may go. */
+typedef struct { const xl_walk_value *v; uint32_t device; int64_t since; } bad_output;
+
+static int by_since(const void *x, const void *y)
+{
+    const bad_output *a = x, *b = y;
+    return a->since < b->since ? -1 : a->since > b->since;
+}
+
+/* The first of the origins of what the outputs have; of many outputs, of those that go back furthest. */
 static xl_error *find(teller *t, xl_walk *w, xl_walk_origin *best, size_t *nbad, size_t *nresult)
 {
     xl_error *err = NULL;
     size_t nstep;
     t->step = xl_walk_steps(w, &nstep);
     xl_walk_value *const *result = xl_walk_results(w, nresult);
+    bad_output *out = xl_new(t->a, bad_output, *nresult * t->ndevice + 1);
     *best = (xl_walk_origin){ .step = INT64_MAX };
     *nbad = 0;
     for (size_t i = 0; i < *nresult; i++)
         for (uint32_t d = 0; result[i] && d < t->ndevice; d++) {
             const xl_finite *f = &result[i]->stat[d];
-            xl_walk_origin o;
-            if ((!f->nan && !(opt.inf && f->inf)) || (*nbad)++ >= TRACED_MAX)
-                continue;
-            XL_DO(xl_walk_trace(w, result[i], d, f->nan ? f->first_nan : f->first_inf, opt.inf, &o));
-            if (o.step < best->step)
-                *best = o;
+            if (f->nan || (opt.inf && f->inf))
+                out[(*nbad)++] = (bad_output){ result[i], d, xl_walk_earliest(w, result[i], opt.inf) };
         }
+    qsort(out, *nbad, sizeof *out, by_since);
+    for (size_t i = 0; i < *nbad && i < TRACED_MAX; i++) {
+        const xl_finite *f = &out[i].v->stat[out[i].device];
+        xl_walk_origin o;
+        XL_DO(xl_walk_trace(w, out[i].v, out[i].device, f->nan ? f->first_nan : f->first_inf, opt.inf, &o));
+        if (o.step < best->step)
+            *best = o;
+    }
 out:
     return err;
 }
@@ -421,7 +455,7 @@ out:
 /* What a capture is looked at with. `other` is the plugin of the capture, where it is another one and starts here. */
 typedef struct {
     const xl_cli *cli;
-    const char *name, *what;                               /* CAPTURE as it was typed; "NaN" or "Inf" */
+    const char *name, *what; /* CAPTURE as it was typed; "NaN", or with --inf "NaN or Inf" */
     xl_capture c;
     xl_play p, other;
     xl_module *m;
@@ -574,15 +608,15 @@ static void put_words(const look *l, teller *t, const origin *o, xl_buf *b)
     xl_forward_text(&l->forward, b);
     xl_buf_putc(b, '\n');
     if (o->nbad) {
-        tell_origin(t, b, &o->best, l->what);
+        tell_origin(t, b, &o->best);
         if (o->best.step >= 0) {
             back(t, b, &t->step[o->best.step], o->best.device);
             if (o->operand != UINT32_MAX)
                 tell_infinity(t, b, o->operand, &o->inf);
         }
-        xl_buf_printf(b, "it reaches %zu of %zu outputs%s, the nearest through %zu op%s\n", o->nbad,
-                      o->nresult * l->s->ndevice, l->s->ndevice > 1 ? " (counted for each device)" : "", o->best.npath,
-                      o->best.npath == 1 ? "" : "s");
+        xl_buf_printf(b, "%zu of %zu outputs%s ha%s a %s; this one reaches the nearest through %zu op%s\n", o->nbad,
+                      o->nresult * l->s->ndevice, l->s->ndevice > 1 ? " (counted for each device)" : "",
+                      o->nbad == 1 ? "s" : "ve", l->what, o->best.npath, o->best.npath == 1 ? "" : "s");
     } else if (o->captured) {
         xl_buf_printf(b, "the capture's outputs have %llu, but none is made when the ops are executed one by one "
                          "on %s: it comes from how the plugin fuses or orders them; `xlane nan --twin %s` "
@@ -601,7 +635,7 @@ static void put_words(const look *l, teller *t, const origin *o, xl_buf *b)
 static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
-    look l = { .cli = cli, .name = argv[0], .what = opt.inf ? "Inf" : "NaN" };
+    look l = { .cli = cli, .name = argv[0], .what = opt.inf ? "NaN or Inf" : "NaN" };
     origin o;
     xl_buf b = { 0 };
     (void)argc;
@@ -613,7 +647,8 @@ static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
                  .w = l.w,
                  .f = xl_walk_func(l.w),
                  .ndevice = l.s->ndevice,
-                 .device = l.g->device };
+                 .device = l.g->device,
+                 .in = l.in };
     if (opt.twin || alone) {
         if (alone)
             fprintf(stderr, "xlane: not op by op: %s; the program is compiled whole, with checks\n",

@@ -571,7 +571,7 @@ XL_VERB(replay) = {
         "--diverge names the first op whose results, for the same operands, differ from those of the embedded device "
         "by more\n"
         "than the tolerance (by default 1e-5 of the largest element).",
-    .example = "xlane replay runs/last/step.xlcap --times=10\nxlane replay last --plugin=cpu",
+    .example = "xlane replay last --times=10\nxlane replay last --plugin=cpu",
     .opts = opts,
     .min = 1,
     .max = 1,

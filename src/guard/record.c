@@ -472,7 +472,8 @@ static void write_capture(guard_state *g, entry *e)
               (unsigned long long)e->number, e->prog->module, R.why,
               w.steps > 1 ? "to be computed forward from a copy" : "with an exact copy of its inputs",
               w.steps > 1 ? " of earlier inputs, and unverified until `xlane replay` has done so" : "", w.path,
-              human(w.size, size), R.trigger == NONFINITE ? "nan" : "replay", xl_run_dir(g->run));
+              human(w.size, size), R.trigger == NONFINITE ? "nan" : "replay",
+              xl_str_ends(xl_str_of(w.path), XL_STR("/step.xlcap")) ? xl_run_dir(g->run) : w.path);
 }
 
 static void fire(guard_state *g, entry *e, const char *fmt, ...) XL_PRINTF(3, 4);

@@ -41,6 +41,7 @@ struct xl_walk {
     xl_walk_apart *apart;
     size_t elsewhere;
     xl_str first_elsewhere;
+    int64_t *earliest[2];                                  /* by step, of NaN and of anything not finite; see there */
 };
 
 enum { TURN_MAX = 1 << 24, STEP_MAX = 1 << 24 };
@@ -680,6 +681,34 @@ static bool is_bad(xl_dtype d, const char *p, bool nonfinite)
     return isnan(v) || (nonfinite && isinf(v));
 }
 
+static bool any_bad(const xl_walk *w, const value *v, bool nonfinite)
+{
+    for (uint32_t d = 0; d < w->ndevice; d++)
+        if (bad(&v->stat[d], nonfinite))
+            return true;
+    return false;
+}
+
+/* Of each step, once for all: operands come before the steps that use them. */
+int64_t xl_walk_earliest(xl_walk *w, const value *v, bool nonfinite)
+{
+    int64_t **at = &w->earliest[nonfinite];
+    if (!*at) {
+        *at = xl_new(w->a, int64_t, w->nstep + 1);
+        for (size_t k = 0; k < w->nstep; k++) {
+            const xl_walk_step *s = &w->step[k];
+            int64_t first = (int64_t)k;
+            for (uint32_t i = 0; i < s->nin; i++) {
+                int64_t by = s->in[i]->by, from = by < 0 ? -1 : by < (int64_t)k ? (*at)[by] : by;
+                if (any_bad(w, s->in[i], nonfinite) && from < first)
+                    first = from;
+            }
+            (*at)[k] = first;
+        }
+    }
+    return v->by < 0 ? -1 : (*at)[v->by];
+}
+
 /* A NaN of an operand, by its place. */
 typedef struct { uint32_t operand, device; uint64_t elem; } spot;
 
@@ -756,7 +785,7 @@ static xl_error *cause(xl_walk *w, const xl_walk_step *s, uint32_t out, uint32_t
         *none = true;
         goto out;
     }
-    /* Operands whose NaN is enough by itself; of those the one that was made first. */
+    /* Operands whose NaN is enough by itself; of those the one whose NaN goes back furthest. */
     size_t low = 0, high = n;
     int64_t earliest = INT64_MAX;
     bool single = false;
@@ -765,9 +794,9 @@ static xl_error *cause(xl_walk *w, const xl_walk_step *s, uint32_t out, uint32_t
         while (end < n && spots[end].operand == spots[i].operand)
             end++;
         XL_DO(with_only(w, s, spots, n, i, end, out, device, elem, nonfinite, &yes));
-        int64_t by = s->in[spots[i].operand]->by;
-        if (yes && by < earliest) {
-            earliest = by;
+        int64_t since = xl_walk_earliest(w, s->in[spots[i].operand], nonfinite);
+        if (yes && since < earliest) {
+            earliest = since;
             low = i;
             high = end;
             single = true;
@@ -775,7 +804,13 @@ static xl_error *cause(xl_walk *w, const xl_walk_step *s, uint32_t out, uint32_t
         i = end;
     }
     if (!single) {                                         /* it takes two of them */
-        *from = spots[0];
+        for (size_t i = 0; i < n; i++) {
+            int64_t since = xl_walk_earliest(w, s->in[spots[i].operand], nonfinite);
+            if (since < earliest) {
+                earliest = since;
+                *from = spots[i];
+            }
+        }
         goto out;
     }
     while (high - low > 1) {

@@ -69,6 +69,9 @@ typedef struct {
     size_t npath;
     bool exact;                                            /* false: operands were not kept, the nearest op is named */
 } xl_walk_origin;
+/* The first step from which a NaN (or, nonfinite, a NaN or Inf) may have come into `v`: of all ways back along operands
+ * that have one, the longest. -1: one came in with an argument. */
+int64_t xl_walk_earliest(xl_walk *w, const xl_walk_value *v, bool nonfinite);
 xl_error *xl_walk_trace(xl_walk *w, const xl_walk_value *v, uint32_t device, uint64_t elem, bool nonfinite,
                         xl_walk_origin *out) XL_MUST_USE;
 
