@@ -394,4 +394,89 @@ def _():
     assert "first buffer" not in said, said
 
 
+SIGNALLED = """
+import os, signal, sys, time
+got = []
+for s in signal.SIGINT, signal.SIGTERM, signal.SIGUSR1:
+    signal.signal(s, lambda s, frame: got.append(s))
+print("ready", flush=True)
+sys.stdin.readline()
+time.sleep(0.1)
+print(got, flush=True)
+"""
+
+
+@check("a_signal_comes_to_the_program_once_whoever_it_was_sent_to")
+def _():
+    path = script("signalled.py", SIGNALLED)
+    p = subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, "runs-signals"), "--cache=off", "--",
+                          sys.executable,
+                          path], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+    assert p.stdout.readline() == "ready\n"
+    sent = []
+    for send, which in ((os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.kill, signal.SIGINT),
+                        (os.killpg, signal.SIGUSR1), (os.kill, signal.SIGUSR1), (os.killpg, signal.SIGINT)):
+        send(p.pid, which)
+        sent.append(int(which))
+        time.sleep(0.2)
+    out, _ = p.communicate("\n")
+    assert eval(re.sub(r"<[^>]*: (\d+)>", r"\1", out)) == sent, (out, sent)
+
+
+@check("a_signal_that_the_program_ends_by_itself_leaves_whole_counts")
+def _():
+    interrupted = STEPS % "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)"
+    folder, err = python("interrupted", interrupted, status=130, args=["--summary"], fresh=True)
+    assert "ended by signal 2 (Interrupt)" in err and "at least" not in err and "was killed" not in err, err
+    assert "ran 40 times" in xlane("explain", folder) and "at least" not in xlane("receipt", "show", folder)
+    folder, err = python("shot", interrupted.replace("SIGINT", "SIGKILL"), status=137, args=["--summary"])
+    shown = xlane("receipt", "show", folder)
+    assert "executions were not counted" in err or "at least" in err, err
+    assert re.search(r"restore +.*, (at least \d+ executed|executions not counted)\n", shown), shown
+    folder, _ = python("whole", STEPS % "", args=["--summary"])
+    assert re.search(r"restore +.*frontend's own, 4\d executed\n", xlane("receipt", "show", folder))
+    folder, _ = python("by_itself", STEPS % "raise SystemExit(130)", status=130)
+    shown = xlane("receipt", "show", folder)
+    assert "it ended with exit status 130" in shown and "signal" not in shown.splitlines()[0], shown
+
+
+@check("a_cache_that_takes_nothing_is_said_once_at_the_end")
+def _():
+    cache = os.path.join(TMP, "takes-nothing")
+    os.mkdir(cache, 0o700)
+    for k in range(256):
+        open(os.path.join(cache, "%02x" % k), "w").close()
+    _, err = python("unkept", STEPS % "", cache=cache)
+    said = re.findall(r"^xlane: (\d+) executables could not be written to the cache in %s, so the next start compiles them "
+                      r"again: .*; --cache=DIR names another" % re.escape(cache), err, re.M)
+    assert len(said) == 1 and int(said[0]) >= 2, err
+    _, err = python("kept", STEPS % "", cache=os.path.join(TMP, "takes-all"))
+    assert "could not be written" not in err, err
+
+
+@check("a_run_that_is_not_recorded_has_a_summary_too")
+def _():
+    where = os.path.join(TMP, "unrecorded")
+    os.mkdir(where)
+    open(os.path.join(where, "runs"), "w").close()
+    said = "exit status 3; not recorded, so nothing of it was counted"
+    for args in ["--summary"], []:
+        p = subprocess.run([XLANE, "run", "--cache=off", *args, "--", "sh", "-c", "exit 3"], cwd=where, text=True,
+                           capture_output=True, env=environment())
+        assert p.returncode == 3 and "this run is not recorded: " in p.stderr, p.stderr
+        assert (said in p.stderr) == bool(args), p.stderr
+
+
+@check("runs_counts_changes_of_a_program_and_not_its_being_traced_again")
+def _():
+    runs = os.path.join(TMP, "runs-counted")
+    again = "for i in range(5):\n    @jax.jit\n    def turn(w): return w * 3\n    for k in range(4): turn(w)"
+    _, err = python("again", STEPS % again, runs=runs, args=["--summary"])
+    row = json.loads(xlane("runs", "--json", runs))[0]
+    assert (row["recompiles"], row["traced_again"]) == (0, 4), row
+    assert " 4 traced again " in xlane("runs", runs) and "recompile" not in xlane("runs", runs)
+    assert "changed 0 times in the warm-up window, 0 after it; the same program was traced again 4 times" in err, err
+
+
 done()

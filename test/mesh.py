@@ -433,7 +433,7 @@ def overfull():
         return "split it should fit: rc %d %s %s" % (rc, out[-300:], err[-200:])
     wrong = [*big, "sharding.embed=-, -", "sharding.head=-, -"]
     rc, out, err = run(XLANE, "sharding", "--short", "c.yaml", *wrong, XLANE_CPU_HBM="16MiB")
-    if rc != 1 or "does not fit" not in out or "held twice: embed [whole, whole]" not in out:
+    if rc != 1 or "does not fit" not in out or "held in copies: embed [whole, whole]" not in out:
         return "rc %d %s %s" % (rc, out[-400:], err[-200:])
     rc, out, err = run(XLANE, "train", "c.yaml", "runs=" + os.path.join(tmp, "full"), "train.steps=2",
                        "optimizer.warmup=1", *wrong, XLANE_CPU_HBM="16MiB")

@@ -18,6 +18,7 @@
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/gang.h"
+#include "cli/relay.h"
 #include "lane/bundle.h"
 #include "lane/cache.h"
 #include "lane/catalog.h"
@@ -96,16 +97,6 @@ static const xl_opt opts[] = {
       "terminal" },
     { 0 },
 };
-
-static volatile sig_atomic_t child;
-
-/* A signal that came from the keyboard reaches the child by itself; one that was sent to us alone is passed on. */
-static void pass_on(int sig, siginfo_t *info, void *unused)
-{
-    (void)unused;
-    if (child > 0 && info->si_code <= 0)
-        kill((pid_t)child, sig);
-}
 
 /* Beside the program (a build folder), or in ../lib (an installation). */
 static char *library(const xl_cli *cli, const char *name)
@@ -362,8 +353,9 @@ static xl_str why_lost(xl_arena *a, const xl_run_verdict *v, bool full)
                    v->cut, v->cut == 1 ? "its" : "their");
 }
 
-static void say_changes(const xl_run_verdict *v)
+static void say_changes(const xl_run_verdict *v, uint64_t processes)
 {
+    bool any = v->early + v->late + v->traced > 0;
     const char *steps = getenv("XLANE_WARMUP"), *compiles = getenv("XLANE_WARMUP_COMPILES");
     bool window = v->early || !steps || strcmp(steps, "0") || (compiles && *compiles && strcmp(compiles, "0"));
     int changed = window ? v->early : v->late;
@@ -372,7 +364,11 @@ static void say_changes(const xl_run_verdict *v)
         fprintf(stderr, " in the warm-up window, %d after it", v->late);
     if (v->traced)
         fprintf(stderr, "; the same program was traced again %d time%s", v->traced, v->traced == 1 ? "" : "s");
-    fprintf(stderr, "%s\n", v->early + v->late + v->traced ? "; `xlane explain last` says why" : "");
+    fputs(any && processes > 1 ? " (all processes together)" : "", stderr);
+    if (v->since)
+        fprintf(stderr, "; %d program%s of an earlier run %s compiled again", v->since, v->since == 1 ? "" : "s",
+                v->since == 1 ? "was" : "were");
+    fprintf(stderr, "%s\n", any || v->since ? "; `xlane explain last` says why" : "");
 }
 
 /* full: run.json could not be written. */
@@ -416,7 +412,7 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
                                      executes == 1 ? "" : "s")),
                 (unsigned long long)gaps.processes, gaps.processes == 1 ? "" : "es",
                 XL_FMT(least ? why_lost(a, &v, full) : XL_STR("")));
-        say_changes(&v);
+        say_changes(&v, gaps.processes);
         if (!gaps.counters && !(least && !waited))
             fprintf(stderr, "xlane: %s%llu step%s waited until the host had read a result (float, print, .item()%s)\n",
                     least ? "at least " : "", waited,
@@ -491,48 +487,39 @@ static void tell_command(xl_run *r, pid_t pid)
 
 static xl_error *attempt(xl_run *run, char **argv, xl_tail *t, int *status)
 {
-    static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT };
-    sigset_t block, old;
     int words[2] = { -1, -1 };
     fflush(NULL);
-    if (t->p && pipe2(words, O_CLOEXEC))
+    xl_relay_begin();
+    if (t->p && pipe2(words, O_CLOEXEC)) {
+        xl_relay_to(0);
+        xl_relay_end();
         return XL_ERR(EXHAUSTED, "making a pipe: %s", strerror(errno));
-    sigemptyset(&block);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-        sigaddset(&block, passed[i]);
-    sigprocmask(SIG_BLOCK, &block, &old);                  /* none may come before there is a child to pass it to */
+    }
     pid_t pid = fork();
     if (pid == 0) {
-        sigprocmask(SIG_SETMASK, &old, NULL);
+        xl_relay_child();
         if (words[1] >= 0)
             dup2(words[1], 2);
         execvp(argv[0], argv);
         fprintf(stderr, "xlane: %s: %s; nothing ran: check the command and its path\n", argv[0], strerror(errno));
         _exit(errno == ENOENT ? 127 : 126);
     }
+    int e = errno;
     if (words[1] >= 0)
         close(words[1]);
-    if (pid < 0) {
+    xl_relay_to(pid > 0 ? pid : 0);
+    if (pid > 0) {
+        tell_command(run, pid);
         if (words[0] >= 0)
-            close(words[0]);
-        sigprocmask(SIG_SETMASK, &old, NULL);
-        return XL_ERR(UNAVAILABLE, "starting %s: %s", argv[0], strerror(errno));
+            pump(words[0], pid, t, status);
+        else
+            while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+                ;
     }
-    child = (sig_atomic_t)pid;
-    struct sigaction act = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART };
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-        sigaction(passed[i], &act, NULL);
-    sigprocmask(SIG_SETMASK, &old, NULL);
-    tell_command(run, pid);
-    if (words[0] >= 0) {
-        pump(words[0], pid, t, status);
+    xl_relay_end();
+    if (words[0] >= 0)
         close(words[0]);
-    } else {
-        while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-            ;
-    }
-    child = 0;
-    return NULL;
+    return pid < 0 ? XL_ERR(UNAVAILABLE, "starting %s: %s", argv[0], strerror(e)) : NULL;
 }
 
 /* The ranks of a job; the status is that of the one that failed first. */
@@ -1003,6 +990,26 @@ static void tell_guard(const event_list *log, int code, bool full)
                         "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which is guarded\n");
 }
 
+/* Executables that the next start will compile again; said once, however many there were. */
+static void tell_cache(const event_list *log, const char *cache)
+{
+    unsigned long n = 0;
+    xl_str why = { "", 0 };
+    for (size_t i = log->n; i-- > 0;) {
+        const xl_node *event = xl_node_get(log->p[i], "event"), *what = xl_node_get(log->p[i], "what"),
+                      *error = xl_node_get(log->p[i], "error");
+        if (!event || !what || !error || !xl_str_is(event->s, "fault") || !xl_str_is(what->s, XL_FAULT_CACHE))
+            continue;
+        why = error->s;
+        n++;
+    }
+    if (n)
+        fprintf(stderr,
+                "xlane: %lu executable%s could not be written to the cache in %s, so the next start compiles %s again: "
+                "%.*s; --cache=DIR names another folder, --cache-read-only writes to none\n",
+                n, n == 1 ? "" : "s", cache, n == 1 ? "it" : "them", XL_FMT(why));
+}
+
 static void tell_unseen_one(xl_str name, const event_list *log)
 {
     enum { SHOWN = 8 };
@@ -1179,11 +1186,15 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     if (leads && link)
         unlink(link);
     if (!recorded) {
+        if (opt.summary || isatty(2))
+            fprintf(stderr, "xlane: ran %.1f s, exit status %d; not recorded, so nothing of it was counted\n", seconds,
+                    code);
         xl_cli_exit(cli, code);
         goto out;
     }
     tell_guard(&log, code, full);
     tell_unseen(&log);
+    tell_cache(&log, cache);
     python_first(a, argv[0]);
     if (leads)
         write_receipt(a, dir, argc, ran, made, log.stopped ? XL_EXIT_STOPPED : code, cache, full);

@@ -27,7 +27,6 @@ typedef struct {
     bool whole;                                            /* nothing of its record is missing */
     xl_run_end end;
     xl_run_verdict v;
-    int again;                                             /* recompiles of its steps */
 } row;
 
 static xl_str text_of(const xl_node *map, const char *key)
@@ -77,11 +76,13 @@ static row look(xl_arena *a, const char *runs, xl_str name)
     xl_error_free(err);
     r.whole = r.read && !xl_run_gaps_of(a, dir).text.n;
     r.end = xl_run_end_of(a, dir);
-    r.again = r.read ? r.v.early + r.v.late + r.v.traced : 0;
     r.command = command_of(a, r.json);
     judge_end(a, dir, &r);
     return r;
 }
+
+/* Of its steps' programs, as `xlane run --summary` and explain count them: the same program again is none. */
+static int changes(const row *r) { return r->v.early + r->v.late; }
 
 static void put_json(const row *r, xl_json *j)
 {
@@ -101,14 +102,16 @@ static void put_json(const row *r, xl_json *j)
         xl_json_put_int(j, "cached", r->v.cached);
         xl_json_put_int(j, "loaded", r->v.loaded);
         xl_json_put_int(j, "failed", r->v.failed);
-        xl_json_put_int(j, "recompiles", r->again);
+        xl_json_put_int(j, "recompiles", changes(r));
+        xl_json_put_int(j, "traced_again", r->v.traced);
     }
     xl_json_end(j);
 }
 
 static void put_line(xl_arena *a, const row *r, size_t name, size_t state, xl_buf *b)
 {
-    char took[16] = "", compiled[64] = "", again[32] = "";
+    char took[16] = "", compiled[64] = "", again[64] = "";
+    int changed = changes(r);
     if (r->end.known)
         snprintf(took, sizeof took, "%.1f s", r->end.seconds);
     if (!r->read)
@@ -118,8 +121,11 @@ static void put_line(xl_arena *a, const row *r, size_t name, size_t state, xl_bu
     if (r->read && !r->whole)
         snprintf(compiled + strlen(compiled), sizeof compiled - strlen(compiled), "%sincomplete",
                  *compiled ? ", " : "");
-    if (r->again)
-        snprintf(again, sizeof again, "%d recompile%s", r->again, r->again == 1 ? "" : "s");
+    if (r->read && changed)
+        snprintf(again, sizeof again, "%d recompile%s", changed, changed == 1 ? "" : "s");
+    if (r->read && r->v.traced)
+        snprintf(again + strlen(again), sizeof again - strlen(again), "%s%d traced again", changed ? ", " : "",
+                 r->v.traced);
     size_t cut = r->command.n > COMMAND_WIDTH ? COMMAND_WIDTH : r->command.n;
     xl_str line = xl_strf(a, "%-*.*s  %9s  %-*.*s  %-26s  %-14s  %.*s%s", (int)name, XL_FMT(r->name), took, (int)state,
                           XL_FMT(r->state), compiled, again, (int)cut, r->command.p, cut < r->command.n ? "..." : "");
@@ -186,9 +192,10 @@ XL_VERB(runs) = {
     .name = "runs",
     .args = "[DIR]",
     .help = "the recorded runs: what ran, how it ended, what it compiled",
-    .more = "The oldest first, from ./runs or the folder in XLANE_RUNS. Every verb that takes a RUN takes one of these "
-            "names, a part\nof it between dashes, or `last`. `xlane explain RUN` says why a step of it was "
-            "recompiled.",
+    .more =
+        "The oldest first, from ./runs or the folder in XLANE_RUNS. Every verb that takes a RUN takes one of these "
+        "names, a part\nof it between dashes, or `last`. A recompile is a change of a step's program within the run; "
+        "the same program\ntraced again is counted apart. `xlane explain RUN` says why.",
     .example = "xlane runs",
     .opts = opts,
     .min = 0,

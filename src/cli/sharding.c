@@ -94,7 +94,7 @@ static void sums(xl_arena *a, const xl_placements *l, xl_buf *b)
             break;
         said[i] = true;
         xl_buf_printf(b, "%s%.*s [%.*s]: %lld bytes on each device, %lld copies of each part\n",
-                      k ? "            " : "held twice: ", XL_FMT(l->t[i].name), XL_FMT(l->t[i].split),
+                      k ? "                " : "held in copies: ", XL_FMT(l->t[i].name), XL_FMT(l->t[i].split),
                       (long long)l->t[i].part[0].bytes, (long long)xl_placement_copies(&l->t[i]));
     }
 }
@@ -127,8 +127,9 @@ static void verdict(const xl_sharding_plan *p, xl_buf *b)
     else if (too_large(p))
         xl_buf_puts(b, "does not fit\n");
     if (too_large(p))
-        xl_buf_puts(b, "split what is held twice (see above): under sharding: in a configuration, by its annotation in "
-                       "a program; or make batch or model smaller\n");
+        xl_buf_puts(
+            b, "split what is held in copies (see above): under sharding: in a configuration, by its annotation in "
+               "a program; or make batch or model smaller\n");
     else if (p->limit > 0 && p->needs >= 0)
         xl_buf_puts(b, "fits\n");
 }

@@ -165,7 +165,11 @@ static PJRT_Error *on_Client_Destroy(guard_plugin *p, PJRT_Client_Destroy_Args *
     xl_mutex_unlock(&g->client_lock);
     guard_store_drop(g, a->client);
     guard_memory_forget(p, a->client);
-    guard_write_metrics(g);
+    bool written = guard_write_metrics(g);
+    xl_event e; /* Python ends by SIGINT itself, after this and without exit() */
+    xl_event_begin(g->run, &e, "client_end");
+    xl_json_put_bool(&e.j, "counters", written);
+    xl_event_end(g->run, &e);
     return p->real->PJRT_Client_Destroy(a);
 }
 

@@ -665,7 +665,10 @@ out:
             xl_error_free(err);
             return;
         }
-        guard_fault(g, "writing to the cache", err);
+        if (!xl_run_there(g->run) && !c->p->no_store_warned)    /* or `xlane run` says it at the end */
+            guard_say("%s could not be written to the cache: %s", c->name, xl_error_message(err));
+        c->p->no_store_warned = true;
+        guard_fault(g, XL_FAULT_CACHE, err);
     }
 }
 

@@ -46,7 +46,7 @@ typedef struct guard_plugin {
     char flags[16384];  /* XLA_FLAGS, LIBTPU_INIT_ARGS, ... when it was loaded */
     char all_flags[16384];                                 /* with flags that only dump, which keys leave out */
     _Atomic bool initialised;
-    bool no_serialize_warned;
+    bool no_serialize_warned, no_store_warned;
 } guard_plugin;
 
 enum {

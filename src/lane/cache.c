@@ -869,7 +869,7 @@ static xl_error *add_entry(xl_arena *a, const xl_cache *c, const xl_digest *dige
     XL_KNOWN(c);                                           /* xl_cache_open gave no error */
     char host[256], hex[XL_DIGEST_HEX], *path = entry_path(a, c->dir, digest, ".xle");
     xl_file_info before;
-    make_shard(path);
+    XL_TRY(xl_dir_make_private(xl_str_c(a, xl_path_dir(xl_str_of(path)))), "writing a cache entry");
     int64_t had = xl_file_stat(path, &before) ? (int64_t)before.size : -1;
     XL_TRY(xl_file_write_mode(path, bytes, 0600), "writing a cache entry");
     xl_error_free(xl_dir_make_private(xl_path_join(a, c->dir, "near")));

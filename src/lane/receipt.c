@@ -12,6 +12,7 @@
 #include "lane/memory_csv.h"
 #include "lane/metrics.h"
 #include "lane/run.h"
+#include "lane/verdict.h"
 
 /* Facts by how long they hold. `when` says what makes one worth checking again; NULL: it is durable. */
 typedef struct { const char *name, *owner, *when; } durability;
@@ -51,6 +52,8 @@ typedef struct {
     bool torch, jax;
     uint64_t compiled, cached, frontend, executed;
     bool restored, any;
+    bool least;                                            /* more may have been executed than was counted */
+    int64_t signal;                                        /* that ended it */
     xl_node **e;
     size_t n;
 } story;
@@ -86,6 +89,25 @@ static void read_story(xl_arena *a, const char *dir, story *s)
     if (m)
         s->executed = xl_metrics_total(m, XL_M_ExecuteTime);
     xl_metrics_free(m);
+}
+
+/* Of a command: how it ended, and what that leaves uncounted. */
+static void read_end(xl_arena *a, const xl_receipt_facts *f, story *s)
+{
+    xl_run_verdict v = { 0 };
+    if (!f->dir || strcmp(f->kind, "run"))
+        return;
+    xl_error_free(xl_run_judge(a, f->dir, &v));
+    s->least = xl_verdict_open(&v);
+    s->signal = v.end.signal;
+}
+
+/* "12", "at least 12", "not counted". */
+static xl_str executed_text(xl_arena *a, const story *s)
+{
+    return s->least && !s->executed
+               ? XL_STR("executions not counted")
+               : xl_strf(a, "%s%llu executed", s->least ? "at least " : "", (unsigned long long)s->executed);
 }
 
 /* What the rungs did, all passes together. */
@@ -139,8 +161,8 @@ static const char *proof_of(xl_arena *a, const xl_receipt_facts *f, const story 
 {
     *claim = "none";
     bool failed = f->status && !f->yet;
-    if (failed && f->status > 128 && f->status < 128 + 65)
-        *why = xl_strf(a, "it was ended by signal %d (%s)", f->status - 128, strsignal(f->status - 128));
+    if (failed && s->signal)
+        *why = xl_strf(a, "it was ended by signal %d (%s)", (int)s->signal, strsignal((int)s->signal));
     else if (failed)
         *why =
             xl_strf(a, "it ended with exit status %d%s%s", f->status,
@@ -155,6 +177,9 @@ static const char *proof_of(xl_arena *a, const xl_receipt_facts *f, const story 
     if (!s->executed) {
         *why = !strcmp(f->kind, "train")
                    ? XL_STR("no step was trained: all were done before, or it was stopped before the first")
+               : s->least
+                   ? XL_STR("a plugin was loaded under the guard, and its process ended without writing how often it "
+                            "executed")
                : s->any
                    ? XL_STR("a plugin was loaded under the guard, and nothing was executed on it")
                    : XL_STR("no process loaded a plugin under the guard, so nothing that it did on a device was seen");
@@ -268,9 +293,9 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
                  : ok       ? ok->b ? XL_STR("yes") : XL_STR("no")
                             : XL_STR("not asked"));
         put_fact(j, "restore",
-                 xl_strf(a, "%s: %llu compiled, %llu from the cache, %llu from the frontend's own, %llu executed",
+                 xl_strf(a, "%s: %llu compiled, %llu from the cache, %llu from the frontend's own, %.*s",
                          restore_method(f, s), (unsigned long long)s->compiled, (unsigned long long)s->cached,
-                         (unsigned long long)s->frontend, (unsigned long long)s->executed));
+                         (unsigned long long)s->frontend, XL_FMT(executed_text(a, s))));
         if (f->dir && peak_memory(a, f->dir))
             put_fact(j, "peak_memory", xl_strf(a, "%llu", (unsigned long long)peak_memory(a, f->dir)));
     }
@@ -289,6 +314,7 @@ xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *p
     if (!path && !f->dir)
         return XL_ERR(INVALID, "a receipt needs a file or a run's folder");
     read_story(a, f->dir, &s);
+    read_end(a, f, &s);
     add_rungs(f, &s);
     if (f->executed > 0)
         s.executed = (uint64_t)f->executed;

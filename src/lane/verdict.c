@@ -458,7 +458,7 @@ static int count_cut(const xl_run_verdict *v)
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];
         int attached = 1, ended = 0;
-        bool before = false;
+        bool before = false, whole = false;                /* its last client ended, with its counters */
         if (!is(e, "event", "attach"))
             continue;
         for (size_t k = 0; k < v->nevent; k++) {
@@ -469,8 +469,12 @@ static int count_cut(const xl_run_verdict *v)
             attached += same;
             before |= (same || is(o, "event", "attach")) && k < i;
             ended += is(o, "event", "exit");
+            if (is(o, "event", "client_end"))
+                whole = flag(o, "counters");
+            else if (is(o, "event", "client") || is(o, "event", "attach") || is(o, "event", "compile"))
+                whole = false;
         }
-        if (!before && attached > ended)
+        if (!before && !whole && attached > ended)
             cut += attached - ended - (ended < attached && xl_pid_alive((int64_t)num_of(e, "pid")));
     }
     return cut;
@@ -600,9 +604,11 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         if (!v->of[i] || !v->of[i]->step || !xl_event_again(v->event[i]) || refused_before(v, i))
             continue;
         bool same = is(v->event[i], "reason", "identical"), late = is(v->event[i], "phase", "steady");
-        v->traced += same;
-        v->early += !same && !late;
-        v->late += !same && late;
+        bool before = str_of(v->event[i], "against_run").n > 0;
+        v->since += before;
+        v->traced += !before && same;
+        v->early += !before && !same && !late;
+        v->late += !before && !same && late;
         add_causes(a, v, v->of[i], v->event[i]);
     }
     find_grown(a, v);

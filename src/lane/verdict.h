@@ -82,7 +82,9 @@ typedef struct {
     uint64_t eager_runs;                                   /* executions of helpers */
     int compiled, cached, loaded, failed;                  /* of all modules */
     int dropped, damaged; /* programs that the cache had, and lost */
-    int early, late, traced; /* steps' recompiles: changed in and after the warm-up window; the same program again */
+    /* Of its steps, in all processes: changes of the program in and after the warm-up window; the same program traced
+     * again; first compiles here of programs that an earlier run had. */
+    int early, late, traced, since;
     xl_run_end end;
     xl_str unended;                                        /* where no end is recorded: see xl_run_unended */
     bool going;                                            /* a process of it is alive */
