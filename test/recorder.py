@@ -255,6 +255,17 @@ def f(w):
     return jax.grad(lambda w: jnp.sum(lax.scan(layer, w, jnp.arange(8.0))[0]))(w)
 case("remat_scan", f, o[0])
 
+def f(x, y):
+    a = jnp.log(x)  # two_ways
+    b = jnp.sqrt(y)
+    return b + (a * 2 + 1)
+case("two_ways", f, -o, -o)
+
+def f(x, y):
+    early = jnp.log(x)  # many_outputs
+    return *(jnp.sqrt(y - k) for k in range(9)), early
+case("many_outputs", f, -o, -o)
+
 case("one_inf", lambda x: 1.0 / x, np.array([1., 0., 2.], f32))
 
 case("last", lambda x: x * 2 + jnp.sin(x) * 3 - jnp.cos(x), o)
@@ -268,6 +279,7 @@ WANT = {
     "bf16_layernorm": "subtract", "gather_fill": "select", "cumsum_inf": "reduce_window", "nn_softmax": "subtract",
     "linalg_norm": "multiply", "batchnorm_one": "divide", "shard_map": "divide", "arccos": "sqrt",
     "dot_inf": "dot_general", "nested_scan": "rsqrt", "double_where": "multiply", "segment_mean": "divide", "remat": "log", "remat_scan": "sqrt",
+    "two_ways": "log", "many_outputs": "log",
 }
 ITERATION = {"scan_7": 7, "fori_loop": 2, "while_sqrt": 3, "nested_scan": 2, "remat_scan": 5}
 INFINITY = {"bf16_overflow": "exponential", "cond_grad": "divide", "norm_grad": "divide", "nn_softmax": "select"}
@@ -319,13 +331,20 @@ def _():
     clean = xlane("nan", caps["clean"])
     if "no NaN: all outputs are free of it; --inf looks for infinities" not in clean:
         wrong.append("clean: " + clean)
+    if not re.search(r"of jit_one_inf, because output 0 was read as Inf, .*; next: xlane nan --inf \S+\.xlcap$", said,
+                     re.M) or not re.search(r"step\.2\.xlcap, .*; next: xlane nan \S+/step\.2\.xlcap$", said, re.M):
+        wrong.append(said)
     assert not wrong, "\n".join(wrong)
 
 
 @check("R2_the_words_about_a_NaN")
 def _():
-    text = xlane("nan", "--inf", sorted(f for f in captures_of("planted").values())[0], status=None)
-    assert "first Inf" in text or "no Inf" in text or "came in with" in text, text
+    for name, kind, n, all_, ops in ("two_ways", "NaN", 1, 1, 4), ("many_outputs", "NaN", 10, 10, 1), ("one_inf", "Inf",
+        1, 1, 1):
+        text = xlane("nan", "--inf", captures_of("planted")[name], status=1)
+        assert "first %s: stablehlo." % kind in text and "\n%d of %d outputs ha" % (n, all_) in text, text
+        assert "; this one went through %d op%s to the first of them\n" % (ops, "s" * (ops > 1)) in text, text
+        assert json.loads(xlane("nan", "--inf", "--json", captures_of("planted")[name], status=1))["kind"] == kind
     said = xlane("nan", captures_of("planted")["scan_7"], status=1)
     assert re.search(r"first NaN: stablehlo.divide, element \[\] of f32\[\], \S+planted.py:%d"
                      % lines_of(JAX)["scan_7"], said), said
@@ -428,7 +447,7 @@ def _():
     said = xlane("replay", os.path.join(folder, "step.xlcap"))
     assert "against the capture: 3 of 3 outputs equal bit for bit" in said and "finds where" not in said, said
     assert "no NaN: all outputs are free of it" in xlane("nan", folder)
-    assert "no Inf: all outputs are finite\n" in xlane("nan", "--inf", folder), xlane("nan", "--inf", folder)
+    assert "no NaN or Inf: all outputs are finite\n" in xlane("nan", "--inf", folder), xlane("nan", "--inf", folder)
     folder, said = python("asked", LOOP.replace("    state, loss =", "    if i == 20: import os, signal; os.kill(os.getpid(), signal.SIGUSR2)\n    state, loss ="),
                           args=("--capture=signal",))
     assert "captured execution 21 of jit_step, because a signal asked for it" in said, said

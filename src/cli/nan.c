@@ -517,7 +517,10 @@ static xl_error *by_twin(look *l, teller *t, xl_buf *b)
     const xl_play *there = l->other.client ? &l->other : &l->p;
     uint64_t before = captured_bad(l->s, opt.inf);
     if (l->s->ndevice > 1)
-        return XL_ERR(UNIMPLEMENTED, "checks in a program of %u devices", l->s->ndevice);
+        return XL_ERR(
+            UNIMPLEMENTED,
+            "a program of %u devices is not compiled with checks: leave out --twin, or capture it on one device",
+            l->s->ndevice);
     if (there == &l->p)
         unsetenv("XLANE_CPU_PLAN");
     XL_DO(run_twin(there, l->cli->arena, xl_module_entry(l->m), l->g->options, l->s, l->in, &by));
@@ -614,14 +617,16 @@ static void put_words(const look *l, teller *t, const origin *o, xl_buf *b)
             if (o->operand != UINT32_MAX)
                 tell_infinity(t, b, o->operand, &o->inf);
         }
-        xl_buf_printf(b, "%zu of %zu outputs%s ha%s a %s; this one reaches the nearest through %zu op%s\n", o->nbad,
-                      o->nresult * l->s->ndevice, l->s->ndevice > 1 ? " (counted for each device)" : "",
+        xl_buf_printf(b, "%zu of %zu outputs%s ha%s a %s; this one went through %zu op%s to the first of them\n",
+                      o->nbad, o->nresult * l->s->ndevice, l->s->ndevice > 1 ? " (counted for each device)" : "",
                       o->nbad == 1 ? "s" : "ve", l->what, o->best.npath, o->best.npath == 1 ? "" : "s");
     } else if (o->captured) {
         xl_buf_printf(b, "the capture's outputs have %llu, but none is made when the ops are executed one by one "
-                         "on %s: it comes from how the plugin fuses or orders them; `xlane nan --twin %s` "
-                         "looks for it there\n",
-                      (unsigned long long)o->captured, l->p.path, l->name);
+                         "on %s: it comes from how the plugin fuses or orders them",
+                      (unsigned long long)o->captured, l->p.path);
+        if (l->s->ndevice == 1)
+            xl_buf_printf(b, "; `xlane nan --twin %s` looks for it there", l->name);
+        xl_buf_putc(b, '\n');
     } else {
         xl_buf_printf(b, "no %s: all outputs are %s\n", l->what,
                       opt.inf ? "finite" : "free of it; --inf looks for infinities");

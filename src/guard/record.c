@@ -472,7 +472,10 @@ static void write_capture(guard_state *g, entry *e)
               (unsigned long long)e->number, e->prog->module, R.why,
               w.steps > 1 ? "to be computed forward from a copy" : "with an exact copy of its inputs",
               w.steps > 1 ? " of earlier inputs, and unverified until `xlane replay` has done so" : "", w.path,
-              human(w.size, size), R.trigger == NONFINITE ? "nan" : "replay",
+              human(w.size, size),
+              R.trigger != NONFINITE                                   ? "replay"
+              : xl_str_ends(xl_str_of(R.why), XL_STR(" Inf")) ? "nan --inf"
+                                                                       : "nan",
               xl_str_ends(xl_str_of(w.path), XL_STR("/step.xlcap")) ? xl_run_dir(g->run) : w.path);
 }
 
