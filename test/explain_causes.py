@@ -11,9 +11,12 @@ from _guarded import ALL, HERE, answers, check, done, python, xlane
 sys.path.insert(0, os.path.join(HERE, "guard"))
 import causes
 
-QUICK = {"ragged_epoch", "rate_as_number", "bias_correction", "late_mask", "jit_switched_off", "eager_gradient",
+QUICK = {"ragged_epoch", "rate_as_number", "positional_then_keyword", "caches_cleared_in_each_epoch",
+         "config_made_in_each_step", "rate_is_static", "cache_by_concatenation", "sweep_over_widths", "explicit_mesh",
+         "bias_correction", "late_mask", "jit_switched_off", "eager_gradient",
          "history_grows", "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
 PICK = os.environ.get("PICK")
+AGAIN = "identical", "mapped", "names", "cleared", "keywords", "anew", "unused"
 DONATES = "from jax._src.interpreters import mlir\nmlir._platforms_with_donation.append('xlane')\n"
 wrong = []
 
@@ -46,7 +49,7 @@ for name, c in causes.CASES.items():
         opening = re.split(r"in addition,|^ +at  module", text, flags=re.M)[0]
         assert not lines or re.search(r"%s\.py:%d\b" % (name, lines[0]), opening), text
         assert answers(text) == c["answers"], text
-        assert ("traced again?           yes" in text) == (c["cause"] in ("identical", "mapped", "names") or
+        assert ("traced again?           yes" in text) == (c["cause"] in AGAIN or
             c["cause"] == "config" and "traced again when" in text), text
         assert "`_fun`" not in text, text
         verdict = [line for line in opening.splitlines() if not line.endswith("no recompile")

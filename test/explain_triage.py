@@ -69,7 +69,7 @@ def _():
                        .replace("@jax.jit\n", "").replace("w = jnp.ones((16, 4))", "w = jnp.ones((16, 4)); train_step = jax.jit(train_step, static_argnums=2)")
                        .replace("jnp.ones((n, 16))", "jnp.ones((n, 16)), 0.1 if n == 32 else 0.3"))
     text = xlane("explain", folder)
-    assert answers(text) == ("yes", "no", "no", "yes") and "a constant took 0.1, 0.3 at " in text, text
+    assert answers(text) == ("yes", "no", "no", "yes") and "static argument `lr` took 0.1, 0.3 at " in text, text
 
 
 @check("W1_nothing_recorded_is_said_and_exits_1")
@@ -274,7 +274,7 @@ for i in range(20):
         ("with", ("sum()", "float32", "2", "1"), "perhaps as a result: constant 2 -> 1,",
          "perhaps: a number changed as a size did; the list has it"),
         ("mean", ("mean()", "float32", "2", "2"), "             as a result: constant 32 -> 16,", "no"),
-        ("other", ("sum()", "float32", "2", "7"), "             constant 2 -> 7,", "yes"),
+        ("other", ("sum()", "float32", "2", "7"), "             constant 2 -> 7 (static argument `k`),", "yes"),
         ("narrow", ("sum()", "bfloat16", "0.5", "0.3"), "constant f32 -> bf16 (0.5 -> 0.3", "yes"),
         ("rounded", ("sum()", "bfloat16", "0.3", "0.3"), "dtype changed from f32 to bf16", "no"),
     ):
@@ -512,6 +512,38 @@ def _():
            "for i in range(60):\n    xs = xs + [jnp.ones(4)] * (i < 1 or i > 20)\n    w = step(w, xs)\nprint(w)\n"
     _, err = python("grows", text)                         # each element of the list is a new argument
     assert len([line for line in err.splitlines() if "jit_step is compiled again: args:" in line]) == 4, err
+
+
+@check("W3_what_pads_to_buckets_is_not_told_to_and_a_warning_of_shardings_is_short")
+def _():                                                   # cause: buckets
+    text = """
+import jax, jax.numpy as jnp
+@jax.jit
+def step(w, x):
+    return w + x.sum()
+w = jnp.zeros(())
+for i in range(40):
+    w = step(w, jnp.ones(SIZES[i % 3 if i < LATE else 3]))
+"""
+    for name, sizes, late, told in (("closed", "[32, 64, 128]", 40, False), ("late", "[32, 64, 128, 256]", 30, True),
+                                    ("ragged", "[32, 18, 64]", 40, True)):
+        said = xlane("explain", python("buckets_" + name, text.replace("SIZES", sizes).replace("LATE", str(late)))[0])
+        assert answers(said) == ("yes", "no", "no", "no"), said
+        assert ("; pad to a few fixed sizes" in said) == told != ("padded to buckets already" in said), said
+    _, err = python("split", """
+import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("data",))
+step = jax.jit(lambda p, ema: (jax.tree.map(lambda a: a * 0.9, p), jax.tree.map(lambda e, a: 0.9 * e + a, ema, p)))
+p = ema = {"kernel_%d" % i: jnp.ones((8, 8)) for i in range(6)}
+for i in range(20):
+    if i == 14:
+        p, ema = jax.device_put((p, ema), NamedSharding(mesh, P(None, "data")))
+    p, ema = step(p, ema)
+""", XLANE_CPU_DEVICES=4)
+    warned = [line for line in err.splitlines() if "is compiled again" in line]
+    assert len(warned) == 1 and ": sharding: argument `p['kernel_0']`" in warned[0] and len(warned[0].replace(TMP,
+        "")) < 220, err
 
 
 @check("W3_a_warning_has_the_remedy_that_explain_has")

@@ -55,6 +55,8 @@ static void put_why(xl_buf *b, const xl_node *e)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(words));
     if (str_of(e, "config").n)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(str_of(e, "config")));
+    if (str_of(e, "values").n)
+        xl_buf_printf(b, "             Python values: %.*s\n", XL_FMT(str_of(e, "values")));
     if (str_of(e, "called").n)
         xl_buf_printf(b, "             called at %.*s\n", XL_FMT(str_of(e, "called")));
     if (xl_node_get(e, "read_back"))

@@ -383,6 +383,22 @@ static void from_here(xl_buf *b)
     }
 }
 
+enum { MOST = 100 };                                       /* characters before the remedy, of a list that goes on */
+
+/* Its first part, and less of it where the line is long. */
+static void say_remedy(xl_buf *b, const xl_cause *cause, bool more)
+{
+    const char *ends[] = { ". ", "; ", ": " };
+    size_t n = cause ? strlen(cause->remedy) : 0, all = n;
+    for (size_t i = 0; i < (b->n + n > 2 * MOST ? 3 : 2) && cause; i++) {
+        const char *end = strstr(cause->remedy, ends[i]);
+        n = end && (size_t)(end - cause->remedy) < n ? (size_t)(end - cause->remedy) : n;
+    }
+    if (cause)
+        xl_buf_printf(b, "; remedy: %.*s%s", (int)n, cause->remedy,
+                      more && n < all ? "; `xlane explain` has more" : "");
+}
+
 /* The first time that a module changes in one way all of it is said, with the remedy; then what changed, in a short
  * line, twice, and from then on with the count, where that is a power of ten. The same program again has nothing new to
  * tell: its first line is followed by the counts alone. */
@@ -394,36 +410,35 @@ static void say_why(compile *c, const xl_verdict *v)
     while (next <= times && next < 1000000000)
         next *= 10;
     c->quiet = times > (same ? 1 : 3) && times != next / 10;
-    uint32_t n = 0, most = again ? 1 : 4;
+    uint32_t n = 0, shown = 0;
+    const char *prefix = v->way ? v->way : v->reason;
     for (uint32_t i = 0; i < v->ndiff; i++) {              /* what follows from them is left to explain */
-        if (v->diff[i].follows || n++ >= most)
+        xl_str text = v->diff[i].text;
+        if (v->diff[i].follows || n++ >= (again ? 1 : 4) || (shown && b->n + text.n > MOST))
             continue;
-        if (n == 1 && !same && !xl_str_starts(v->diff[i].text, xl_str_of(v->reason)))
-            xl_buf_printf(b, "%s: ", v->reason);
-        xl_buf_printf(b, "%s%.*s", n > 1 ? "; " : "", XL_FMT(v->diff[i].text));
+        if (!shown && !same && !xl_str_starts(text, xl_str_of(prefix)))
+            xl_buf_printf(b, "%s: ", prefix);
+        xl_buf_printf(b, "%s%.*s", shown++ ? "; " : "", XL_FMT(text));
     }
     bool said = !again && xl_str_starts(v->words, xl_str_of(v->reason));
     if (!n && !said && !(v->config.n && !again))
         xl_buf_puts(b, same ? "the same program, traced again" : v->reason);
-    if (n > most)
-        xl_buf_printf(b, "; and %u more, in `xlane explain`", n - most);
+    if (n > shown)
+        xl_buf_printf(b, "; and %u more, in `xlane explain`", n - shown);
     if (times >= 3)
         xl_buf_printf(b, " (%u times so far; the next warning comes at %u, `xlane explain` lists all)", times, next);
     if (again)
         return;
-    if (v->words.n)
+    if (v->words.n && (!n || same))                        /* else options that follow from what is said */
         xl_buf_printf(b, "%s%.*s", b->n ? "; " : "", XL_FMT(v->words));
     if (v->config.n)
         xl_buf_printf(b, "%s%.*s", b->n ? "; " : "", XL_FMT(v->config));
+    if (v->values.n && b->n + v->values.n < MOST)
+        xl_buf_printf(b, "; %.*s", XL_FMT(v->values));
     if (v->called.n)
         xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
-    const xl_cause *cause = xl_verdict_cause(v);
-    const char *more = cause ? strstr(cause->remedy, ". ") : NULL, /* the rest of it is left to explain */
-               *part = cause ? strstr(cause->remedy, "; ") : NULL;
-    more = part && (!more || part < more) ? part : more;
-    if (cause)
-        xl_buf_printf(b, "; remedy: %.*s%s", more ? (int)(more - cause->remedy) : INT_MAX, cause->remedy,
-                      more ? "; `xlane explain` has more" : "");
+    from_here(b);
+    say_remedy(b, xl_verdict_cause(v), n <= shown);
 }
 
 static xl_error *examine(xl_arena *a, void *ctx)
@@ -508,7 +523,8 @@ static xl_error *judge(xl_arena *a, void *ctx)
     c->m = NULL;
     guard_frame(g, c->place, sizeof c->place, &c->reads_value);
     xl_compile_site site = { xl_str_of(c->place), xl_buf_view(&c->devices), xl_str_of(c->function),
-                             xl_str_of(c->name), xl_str_of(told.config), told.x64, told.owner };
+                             xl_str_of(c->name), xl_str_of(told.config), xl_str_of(told.call),
+                             told.x64, told.owner };
     XL_DO(xl_contracts_judge(g->contracts, a, &c->key, &site, m,
                              (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
     /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions
@@ -540,7 +556,7 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_json_end(&j);
     if (steady && strcmp(v.reason, "first")) {
         say_why(c, &v);
-        from_here(&c->why);
+        from_here(&c->why);                                /* where the warning is a repeated one */
         c->stop = g->policy == XL_POLICY_STOP;
         xl_metrics_count(g->metrics, mm,
                          strcmp(v.reason, "identical") ? XL_M_SteadyRecompile : XL_M_SteadyRetrace, 1);

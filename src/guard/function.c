@@ -27,13 +27,14 @@ static void give_back(told *mine)
 }
 
 /* What compiles from here on in this module is that function's ("": not known), which has that name ("": as the module
- * says), under that jax.config, with jax_enable_x64 as `value` says (an xl_x64), and of an xl_owner, until the number
- * that this returns is given back: xlane_guard_function(NULL, NULL, NULL, NULL, number, 0). */
+ * says), under that jax.config, called as `call` says (see lane/call.h), with jax_enable_x64 as `value` says (an
+ * xl_x64), and of an xl_owner, until the number that this returns is given back: xlane_guard_function(NULL, NULL, NULL,
+ * NULL, NULL, number, 0). */
 __attribute__((visibility("default"))) int xlane_guard_function(const char *module, const char *function,
-                                                                const char *name, const char *config, int value,
-                                                                int owner);
-int xlane_guard_function(const char *module, const char *function, const char *name, const char *config, int value,
-                         int owner)
+                                                                const char *name, const char *config, const char *call,
+                                                                int value, int owner);
+int xlane_guard_function(const char *module, const char *function, const char *name, const char *config,
+                         const char *call, int value, int owner)
 {
     int number = 0;
     xl_mutex_lock(&lock);
@@ -46,6 +47,7 @@ int xlane_guard_function(const char *module, const char *function, const char *n
         snprintf(now[i].say.function, sizeof now[i].say.function, "%s", function);
         snprintf(now[i].say.name, sizeof now[i].say.name, "%s", name);
         snprintf(now[i].say.config, sizeof now[i].say.config, "%s", config);
+        snprintf(now[i].say.call, sizeof now[i].say.call, "%s", call);
         now[i].say.x64 = value == XL_X64_OFF || value == XL_X64_ON ? (xl_x64)value : XL_X64_UNKNOWN;
         now[i].say.owner = owner > 0 && owner <= XL_OWNER_SEARCH ? (xl_owner)owner : XL_OWNER_UNKNOWN;
         now[i].taken = false;

@@ -120,7 +120,8 @@ static void tell_jax(void)
         return;
     void *p = find_real()(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
     memcpy(&run, &p, sizeof run);
-    if (run && run(guard_preload_function, NULL) == 0 && run(guard_preload_compiler, NULL) == 0)
+    if (run && run(guard_preload_function, NULL) == 0 && run(guard_preload_call, NULL) == 0 &&
+        run(guard_preload_compiler, NULL) == 0)
         run(guard_preload_jax, NULL);
 }
 

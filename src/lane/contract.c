@@ -8,6 +8,7 @@
 #include "base/zip.h"
 #include "ir/compare/hash.h"
 #include "ir/read.h"
+#include "lane/call.h"
 
 /* One remembered compile. The key's parts and names are copied into its arena. */
 typedef struct record {
@@ -542,6 +543,39 @@ static const char *reason_of(const xl_verdict *v)
     return NULL;
 }
 
+/* "sdy.sharding_constraint, stablehlo.reshape": ops that say where a value lies, or change its form; at least one of
+ * the former. */
+static bool constrains(xl_str names)
+{
+    static const char *const forms[] = { "reshape", "broadcast_in_dim", "transpose" };
+    bool any = false;
+    while (names.n) {
+        xl_str one = xl_str_trim(xl_str_cut(&names, ','));
+        bool form = false, constraint = xl_str_ends(one, XL_STR("sharding_constraint"));
+        for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+            form |= xl_str_ends(one, xl_str_of(forms[i]));
+        if (!form && !constraint)
+            return false;
+        any |= constraint;
+    }
+    return any;
+}
+
+/* Arguments that are split otherwise: JAX writes other constraints into the program, and its results are split as they
+ * are. Nobody chose other code for that. */
+static void follow_shardings(xl_verdict *v)
+{
+    bool split = false;
+    for (uint32_t i = 0; i < v->ndiff; i++)
+        split |= v->diff[i].kind == XL_DIFF_SHARDING && v->diff[i].arg >= 0;
+    for (uint32_t i = 0; i < v->ndiff && split; i++) {
+        xl_diff *d = &v->diff[i];
+        bool op = d->kind == XL_DIFF_OP && (!d->before.n || constrains(d->before)) &&
+                  (!d->after.n || constrains(d->after));
+        d->follows |= d->arg < 0 && (d->kind == XL_DIFF_SHARDING || op);
+    }
+}
+
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
 {
     uint32_t n = 0;
@@ -554,6 +588,7 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
         ordered |= diff[i].kind == XL_DIFF_ORDER;
     for (uint32_t i = 0; i < n && ordered && same_work(before, after); i++) /* the ops follow their arguments */
         diff[i].follows |= diff[i].kind == XL_DIFF_OP;
+    follow_shardings(out);
     int weak = weak_argument(before, after, out, &number);
     if (wider(before, after, out)) {
         xl_diff *d = xl_new(a, xl_diff, n + 1);
@@ -837,6 +872,78 @@ static void configured(xl_verdict *v, xl_str config)
         v->reason = "config";
 }
 
+/* How many results it has of that type, and arguments. */
+typedef struct { uint32_t results, args; } held;
+static held held_of(const xl_module *m, const xl_type *t)
+{
+    held n = { 0, 0 };
+    const xl_func *f = xl_module_entry(m);
+    const xl_op *end = f && f->body && f->body->nop ? f->body->op[f->body->nop - 1] : NULL;
+    for (uint32_t i = 0; end && end->code == XL_OP_RETURN && i < end->nin; i++)
+        n.results += xl_type_eq(xl_in_type(f, end, i), t);
+    for (uint32_t i = 0; end && i < f->body->narg; i++)
+        n.args += xl_type_eq(xl_value_type(f, f->body->arg[i]), t);
+    return n;
+}
+
+/* Arguments of another size. One that grew to what the program before returned accumulates. Where each of them is
+ * returned as large as it came in, they are several or of a tree, and another array kept its size, they are parameters
+ * or state, and not a batch. */
+static void find_roles(const xl_module *before, const xl_module *after, xl_verdict *v)
+{
+    const xl_func *f = xl_module_entry(after);
+    uint32_t sized = 0, carried = 0, arrays = 0;
+    bool tree = false;
+    for (uint32_t i = 0; f && f->body && i < f->body->narg; i++)
+        arrays += xl_value_type(f, f->body->arg[i])->rank > 0;
+    int32_t last = -1;
+    for (uint32_t i = 0; f && f->body && i < v->ndiff; i++) {
+        xl_diff *d = &v->diff[i];
+        if (d->kind != XL_DIFF_SHAPE || d->arg < 0 || (uint32_t)d->arg >= f->body->narg || d->follows)
+            continue;
+        const xl_type *t = xl_value_type(f, f->body->arg[d->arg]);
+        int64_t x, y;
+        bool more = d->dim >= 0 && xl_str_i64(d->before, &x) && xl_str_i64(d->after, &y) && y > x;
+        held then = held_of(before, t);
+        d->grown = more && then.results > then.args;       /* else it is another argument's */
+        if (d->arg == last)
+            continue;
+        last = d->arg;
+        sized++;
+        carried += held_of(after, t).results && !d->grown;
+        tree |=
+            memchr(d->name.p ? d->name.p : "", '[', d->name.n) || memchr(d->name.p ? d->name.p : "", '.', d->name.n);
+    }
+    for (uint32_t i = 0; i < v->ndiff && sized && carried == sized && (tree || sized > 1) && arrays > sized; i++)
+        v->diff[i].carried = v->diff[i].kind == XL_DIFF_SHAPE && v->diff[i].arg >= 0;
+}
+
+/* What the call tells of a program that changed: by which values, and arguments that came by keyword. */
+static void called_otherwise(xl_arena *a, const record *best, const xl_compile_site *site, xl_verdict *v)
+{
+    xl_str how;
+    bool named = false;
+    for (uint32_t i = 0; i < v->ndiff; i++) {
+        xl_diff *d = &v->diff[i];
+        if (d->kind == XL_DIFF_ORDER && xl_call_form(a, best->site.call, site->call, &how)) {
+            d->text = xl_strf(a, "called %.*s (%.*s)", XL_FMT(how), XL_FMT(d->text));
+            v->way = "keywords";
+        } else if (d->kind == XL_DIFF_CONSTANT && !d->follows && !d->part.n) {
+            xl_str name = xl_call_value(a, best->site.call, site->call, d->before, d->after);
+            if (name.n) {
+                const char *use = memmem(d->text.p, d->text.n, ", used by ", 10);
+                size_t n = use ? (size_t)(use - d->text.p) : d->text.n;
+                d->part = name;
+                d->text = xl_strf(a, "%.*s (%.*s)%.*s", (int)n, d->text.p, XL_FMT(name), (int)(d->text.n - n),
+                                  d->text.p + n);
+                named = true;
+            }
+        }
+    }
+    if (!named)
+        v->values = xl_call_values(a, best->site.call, site->call);
+}
+
 static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near, const xl_cache_key *key,
                               const xl_compile_site *site, xl_module *m, xl_verdict *out)
 {
@@ -864,6 +971,9 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
             out->reason = "op";
         if (config.n && strcmp(out->reason, "x64"))
             configured(out, config);
+        find_roles(best->m, m, out);
+        if (near->here)
+            called_otherwise(a, best, site, out);
     } else {
         bool elsewhere = near->here && !xl_str_eq(best->site.devices, site->devices);
         out->reason = part ? part : elsewhere ? "device" : near->here ? "identical" : "first";
@@ -876,7 +986,10 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
             out->words = xl_module_renames(a, best->m, m);
             out->config = config;
             out->mapped = pmapped(m);
-            same_again(a, "the same program, traced again", best->m, m, out);
+            xl_str how = { "", 0 };
+            out->way = config.n ? NULL : xl_call_way(a, best->site.call, site->call, &how);
+            xl_str what = xl_strf(a, "the same program, traced again%s%.*s", out->way ? " " : "", XL_FMT(how));
+            same_again(a, what.p, best->m, m, out);
         }
     }
     if (near->here)
@@ -902,6 +1015,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
                                    xl_str_dup(&now->arena, site->function),
                                    xl_str_dup(&now->arena, site->name.n ? site->name : key->module),
                                    xl_str_dup(&now->arena, site->config),
+                                   xl_str_dup(&now->arena, site->call),
                                    site->x64,
                                    site->owner };
     for (uint32_t i = 0; i < key->n; i++) {
@@ -974,6 +1088,10 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         xl_json_put_str(j, "config", v->config);
     if (v->mapped)
         xl_json_put_bool(j, "mapped", true);
+    if (v->way)
+        xl_json_put_text(j, "way", v->way);
+    if (v->values.n)
+        xl_json_put_str(j, "values", v->values);
     if (v->called.n)
         xl_json_put_str(j, "called", v->called);
     xl_json_key(j, "detail");
@@ -988,6 +1106,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
             xl_json_put_bool(j, "optimizer", true);
         if (d->read_back)
             xl_json_put_bool(j, "read_back", true);
+        if (d->grown || d->carried)
+            xl_json_put_bool(j, d->grown ? "grown" : "carried", true);
         if (d->part.n)
             xl_json_put_str(j, "part", d->part);
         if (d->ops)

@@ -28,6 +28,8 @@ typedef struct {
     xl_str words; /* what differs outside the program: flags, options, plugin ... */
     xl_str config; /* "jax.config: jax_default_matmul_precision None -> highest": what was switched since, or empty */
     bool mapped;   /* the same program again, of jax.pmap */
+    const char *way; /* a word of cause.def, where how it was called is why: "cleared", "keywords", "anew"; or NULL */
+    xl_str values;   /* Python values that are otherwise than in the call before: "`lr` changed from 0.1 to 0.05" */
     xl_str called; /* file:line that called the function which changed; empty where the program does not say */
     xl_str against_module;                                 /* its name in this process; empty: an earlier run's */
     bool wide, steady_wide; /* known before: 64-bit numbers were seen, and never switched */
@@ -43,6 +45,7 @@ typedef struct {
                         Programs of other functions are none of its kind, whatever their names */
     xl_str name; /* what the module is called in this process; empty: as it calls itself */
     xl_str config; /* "jax_enable_x64=False ...": settings that JAX looks its programs up by; empty: not known */
+    xl_str call;   /* how the function was called, see lane/call.h; empty: not known */
     xl_x64 x64;
     xl_owner owner;
 } xl_compile_site;

@@ -299,9 +299,7 @@ out:
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 static const char *moved(double before, double after)
 {
-    return after > 1.2 * before && after - before > 1e-5   ? "grew"
-           : before > 1.2 * after && before - after > 1e-5 ? "shrank"
-                                                           : "equal";
+    return after > 1.2 * before ? "grew" : before > 1.2 * after ? "shrank" : "about equal";
 }
 
 void xl_steps_drift_say(const xl_step_times *t, xl_buf *b)

@@ -42,29 +42,36 @@ static bool flag(const xl_node *map, const char *key)
 
 /* ---- causes ------------------------------------------------------------------------------------------------------ */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
-static const xl_cause *finer(xl_str reason, xl_str what, bool arg, bool dim, bool read_back)
+typedef struct { bool arg, dim, read_back, grown, carried; } sized;
+static const xl_cause *finer(xl_str reason, xl_str what, sized s)
 {
     if (xl_str_is(reason, "x64") || xl_str_is(reason, "weak-type") || xl_str_is(reason, "transform") ||
         xl_str_is(reason, "device"))
         return xl_cause_of(reason);
-    if (xl_str_is(what, "shape") && read_back)
-        return xl_cause_of(XL_STR("read-back"));
-    if (!arg && xl_str_is(what, "shape"))
-        return xl_cause_of(XL_STR("size"));
-    if (!dim && xl_str_is(what, "shape"))
-        return xl_cause_of(XL_STR("axes"));
-    if (!arg && xl_str_is(what, "dtype"))
+    if (xl_str_is(what, "shape"))
+        return xl_cause_of(s.read_back ? XL_STR("read-back")
+                           : !s.arg    ? XL_STR("size")
+                           : !s.dim    ? XL_STR("axes")
+                           : s.grown   ? XL_STR("grown")
+                           : s.carried ? XL_STR("carried")
+                                       : what);
+    if (!s.arg && xl_str_is(what, "dtype"))
         return xl_cause_of(XL_STR("op"));
     return xl_cause_of(what);
 }
 static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
 {
+    if ((is(d, "what", "identical") || is(d, "what", "order")) && str_of(e, "way").n)
+        return xl_cause_of(str_of(e, "way"));
+    if (is(d, "what", "constant") && xl_str_starts(str_of(d, "part"), XL_STR("static argument ")))
+        return xl_cause_of(XL_STR("static"));
     if (is(d, "what", "identical") && str_of(e, "config").n)
         return xl_cause_of(XL_STR("config"));
     if (is(d, "what", "identical") && is(e, "reason", "identical") && (str_of(e, "words").n || flag(e, "mapped")))
         return xl_cause_of(str_of(e, "words").n ? XL_STR("names") : XL_STR("mapped"));
-    return finer(str_of(e, "reason"), str_of(d, "what"), xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL,
-                 flag(d, "read_back"));
+    return finer(str_of(e, "reason"), str_of(d, "what"),
+                 (sized){ xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL, flag(d, "read_back"),
+                          flag(d, "grown"), flag(d, "carried") });
 }
 
 const xl_cause *xl_verdict_cause(const xl_verdict *v)
@@ -74,9 +81,13 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
         const xl_diff *d = &v->diff[i];
         if (d->follows || !xl_str_is(reason, xl_diff_word(d->kind)))
             continue;
+        if (v->way && (d->kind == XL_DIFF_IDENTICAL || d->kind == XL_DIFF_ORDER))
+            return xl_cause_of(xl_str_of(v->way));
+        if (d->kind == XL_DIFF_CONSTANT && xl_str_starts(d->part, XL_STR("static argument ")))
+            return xl_cause_of(XL_STR("static"));
         if (d->kind == XL_DIFF_IDENTICAL && !strcmp(v->reason, "identical") && (v->config.n || v->words.n || v->mapped))
             return xl_cause_of(v->config.n ? XL_STR("config") : v->words.n ? XL_STR("names") : XL_STR("mapped"));
-        return finer(reason, reason, d->arg >= 0, d->dim >= 0, d->read_back);
+        return finer(reason, reason, (sized){ d->arg >= 0, d->dim >= 0, d->read_back, d->grown, d->carried });
     }
     return xl_cause_of(reason);
 }
@@ -161,6 +172,16 @@ static void answer(xl_arena *a, xl_run_verdict *v, const xl_cause *c)
         XL_PUSH(a, v->other, v->nother, v->capother, word);
 }
 
+/* An array that grows by as much in each execution, one after the other. */
+static void count_growth(xl_cause_seen *s, const xl_node *e, const xl_node *d)
+{
+    double by = num_of(d, "after") - num_of(d, "before"), number = num_of(e, "number");
+    bool on = by > 0 && number == s->number + 1 && (!s->growths || by == s->by);
+    s->growths = on || s->growths >= 3 ? s->growths + on : 0;
+    s->by = by;
+    s->number = number;
+}
+
 /* Adds what one compile says to its unit, and to the answers. */
 static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_node *e)
 {
@@ -220,6 +241,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         }
         s->times++;
         s->ops += (uint32_t)num_of(d, "ops");
+        count_growth(s, e, d);
         if (listed) {
             xl_str text = str_of(d, "text");
             const char *end = memmem(text.p, text.n, " was ", 5);
@@ -275,10 +297,36 @@ static bool again(const xl_run_unit *u, size_t kept, const xl_cause_seen *c)
     return false;
 }
 
+/* Sizes that a program pads to are few, round, and each of them came in the first half of its run. */
+static bool buckets(const xl_run_unit *u, const xl_cause_seen *c)
+{
+    bool round = c->nvalue >= 3 && c->nvalue <= 16 && c->number > 0 && 2 * c->number <= (double)u->runs &&
+                 u->runs >= 4 * c->nvalue;
+    for (size_t i = 0; i < c->nvalue && round; i++) {
+        int64_t n;
+        round = xl_str_i64(c->value[i], &n) && n >= 8 && n % 8 == 0;
+    }
+    return round;
+}
+
+static void find_habits(xl_run_unit *u)
+{
+    for (size_t i = 0; i < u->ncause; i++) {
+        xl_cause_seen *c = &u->cause[i];
+        if (strcmp(c->cause->word, "shape"))
+            continue;
+        if (c->growths >= 3 && 2 * c->growths >= c->times)
+            c->cause = xl_cause_of(XL_STR("grown"));
+        else if (buckets(u, c))
+            c->cause = xl_cause_of(XL_STR("buckets"));
+    }
+}
+
 /* Ops that came or went on one line are one cause. */
 static void tidy(xl_run_unit *u)
 {
     size_t kept = 0;
+    find_habits(u);
     for (size_t i = 0; i < u->ncause; i++) {
         xl_cause_seen *c = &u->cause[i];
         bool light = !strcmp(c->cause->word, "layout") || !strcmp(c->cause->word, "donation");

@@ -27,6 +27,8 @@ typedef struct {
     size_t nvalue, capvalue;
     int times;
     uint32_t ops, more;                                    /* ops that came or went; further changes on that line */
+    double by, number;                                     /* the last growth, and the execution that it was for */
+    int growths;                                           /* in a row, each as large as the last */
     uint32_t group, nth;                                   /* in the order they were seen: of one cause, and each */
 } xl_cause_seen;
 

@@ -46,7 +46,7 @@ for i in range(6):
 for i in range(4):
     t = jnp.concatenate([t, t[:, :1]], 1)
     decode(w, t)
-""")
+""", words="; it grows from call to call: allocate it once")
 plant("extra_axis", "axes", SHAPE, """
 @jax.jit
 def forward(w, x):
@@ -201,7 +201,7 @@ for i in range(6):
     g = jax.jit(lambda v: jnp.tanh(v) * 2)
     g(x)  # LINE
 """)
-plant("config_object", "identical", NO, """
+plant("config_object", "anew", NO, """
 class Config:
     def __init__(self, width): self.width = width
 @functools.partial(jax.jit, static_argnums=1)
@@ -588,7 +588,7 @@ def count(ids):
 for n in [5, 5, 5, 5, 7, 9]:
     count(np.unique(np.arange(20) % n))
 """)
-plant("length_of_a_scan", "constant", VALUE, """
+plant("length_of_a_scan", "static", VALUE, """
 @functools.partial(jax.jit, static_argnums=1)
 def simulate(x, steps):
     return jax.lax.scan(lambda c, _: (jnp.sin(c), None), x, None, length=steps)[0]  # LINE
@@ -887,3 +887,86 @@ w, m, x = data(16, 4), data(16, 4), data(8)
 for i in range(10):
     w, m = train_step(w, m, x, warm=i < 5)
 """)
+
+# A fifth set: how the function was called, and arrays whose size no bucket helps.
+plant("positional_then_keyword", "keywords", NO, """
+@jax.jit
+def train_step(w, x, rate):
+    return w - rate * jnp.tanh(x @ w).mean() * w  # LINE
+w, x = data(16, 4), data(8)
+for i in range(10):
+    w = train_step(w, x, 0.1) if i < 6 else train_step(w, x=x, rate=0.1)
+""")
+plant("config_made_in_each_step", "anew", NO, """
+class Config:
+    def __init__(self, depth):
+        self.depth = depth
+@functools.partial(jax.jit, static_argnums=0)
+def train_step(config, w, x):
+    for _ in range(config.depth):
+        x = jnp.tanh(x @ w)
+    return w - 0.1 * x.mean() * w
+w, x = data(16, 16), data(8)
+for i in range(8):
+    w = train_step(Config(2), w, x)  # LINE
+""")
+plant("caches_cleared_in_each_epoch", "cleared", NO, """
+@jax.jit
+def train_step(w, x):
+    return w - 0.1 * jnp.tanh(x @ w).mean() * w
+w, x = data(16, 4), data(8)
+for epoch in range(3):
+    for i in range(4):
+        w = train_step(w, x)  # LINE
+    jax.clear_caches()
+""")
+plant("epoch_is_static", "unused", NO, """
+@functools.partial(jax.jit, static_argnames="epoch")
+def train_step(w, x, epoch):
+    return w - 0.1 * jnp.tanh(x @ w).mean() * w
+w, x = data(16, 4), data(8)
+for i in range(12):
+    w = train_step(w, x, epoch=i // 4)  # LINE
+""")
+plant("rate_is_static", "static", VALUE, """
+@functools.partial(jax.jit, static_argnames="rate")
+def train_step(w, x, rate):
+    return w - rate * jnp.tanh(x @ w).mean() * w  # LINE
+w, x = data(16, 4), data(8)
+for i in range(12):
+    w = train_step(w, x, rate=0.1 * 0.5 ** (i // 4))
+""")
+plant("cache_by_concatenation", "grown", SHAPE, """
+@jax.jit
+def decode(w, cache, x):
+    cache = jnp.concatenate([cache, (x @ w)[None]])  # LINE
+    return jax.nn.softmax(cache @ x) @ cache, cache
+w, cache, x = data(16) * 0.1, data(1), data(1)[0]
+for i in range(8):
+    x, cache = decode(w, cache, x)
+""")
+plant("sweep_over_widths", "carried", SHAPE, """
+@jax.jit
+def train_step(p, x):
+    g = jax.grad(lambda p: jnp.mean(jnp.tanh(x @ p["in"]) @ p["out"]))(p)  # LINE
+    return jax.tree.map(lambda a, b: a - 0.1 * b, p, g)
+for width in 32, 64, 128:
+    p = {"in": data(16, width), "out": data(width, 2)}
+    for i in range(5):
+        p = train_step(p, data(8))
+""")
+plant("explicit_mesh", "sharding", POLICY, """
+from jax.sharding import NamedSharding, PartitionSpec as P
+config = dict(rate=0.01, ema=0.99)
+mesh = jax.make_mesh((4,), ("data",))
+@jax.jit
+def train_step(w, ema, x):
+    g = jax.grad(lambda w: jnp.mean((jnp.tanh(x) @ w) ** 2))(w)  # LINE
+    w = w - config["rate"] * g
+    return w, config["ema"] * ema + (1 - config["ema"]) * w
+w = ema = data(16, 8)
+for i in range(18):
+    if i == 12:
+        w, ema = jax.device_put((w, ema), NamedSharding(mesh, P(None, "data")))
+    w, ema = train_step(w, ema, data(8))
+""", devices=4)

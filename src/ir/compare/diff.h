@@ -34,6 +34,7 @@ typedef struct {
     bool own_line;                                         /* of a constant: only b has the line of its reader */
     bool state;                                            /* ARGS: it belongs to an optimizer of PyTorch's */
     bool read_back;                                        /* for the caller: the host read `size` from the device */
+    bool grown, carried;                                   /* SHAPE, for the caller: see lane/contract.c */
     int64_t size;                                          /* SHAPE: the new size; 0: none, or several */
     xl_str from;                                           /* an argument of PyTorch/XLA's: the line it is from */
     xl_str part;                                           /* what of an op: "stablehlo.slice start_indices" */

@@ -1,0 +1,121 @@
+#include "lane/call.h"
+
+#include <math.h>
+
+typedef struct { xl_str name, kind, value; } row;
+
+static bool next(xl_str *rest, row *out)
+{
+    if (!rest->n)
+        return false;
+    xl_str line = xl_str_cut(rest, '\n');
+    out->name = xl_str_cut(&line, '\t');
+    out->kind = xl_str_cut(&line, '\t');
+    out->value = line;
+    return true;
+}
+
+static bool find(xl_str call, xl_str name, bool meta, row *out)
+{
+    while (next(&call, out)) {
+        bool is_meta = xl_str_is(out->name, "form") || xl_str_is(out->name, "cleared");
+        if (xl_str_eq(out->name, name) && (meta || !is_meta))
+            return true;
+    }
+    return false;
+}
+
+static bool taken(const row *r) { return xl_str_is(r->kind, "taken"); }
+
+/* "`x`" or "static argument `x`". */
+static xl_str called(xl_arena *a, const row *r)
+{
+    return xl_strf(a, "%s`%.*s`", taken(r) ? "" : "static argument ", XL_FMT(r->name));
+}
+
+bool xl_call_form(xl_arena *a, xl_str before, xl_str after, xl_str *how)
+{
+    row x, y;
+    if (!find(before, XL_STR("form"), true, &x) || !find(after, XL_STR("form"), true, &y) ||
+        (xl_str_eq(x.kind, y.kind) && xl_str_eq(x.value, y.value)))
+        return false;
+    *how = xl_strf(a, "with %s%.*s%s, instead of %s%.*s%s", y.value.n ? "`" : "all arguments by position",
+                   XL_FMT(y.value), y.value.n ? "` by keyword" : "", x.value.n ? "`" : "all by position",
+                   XL_FMT(x.value), x.value.n ? "` by keyword" : "");
+    return true;
+}
+
+/* A static argument whose value or object is another one. */
+static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str *how)
+{
+    const char *word = NULL;
+    for (row y, x; next(&after, &y);) {
+        bool same_kind = find(before, y.name, false, &x) && xl_str_eq(x.kind, y.kind) && !xl_str_eq(x.value, y.value);
+        if (!same_kind || taken(&y))
+            continue;
+        xl_str type = y.value, rest = y.value;
+        if (xl_str_is(y.kind, "value")) {                  /* it says more than the object that it is a field of */
+            *how = xl_strf(a, "for %.*s, which has another value", XL_FMT(called(a, &y)));
+            return "unused";
+        }
+        type = xl_str_cut(&rest, ' ');
+        bool anew = xl_str_is(y.kind, "anew");
+        *how = xl_strf(a, "for %.*s, which is another %.*s%s", XL_FMT(called(a, &y)), XL_FMT(type),
+                       anew ? " and has no __eq__ and __hash__" : " by its __hash__");
+        word = anew ? "anew" : "unused";
+    }
+    return word;
+}
+
+const char *xl_call_way(xl_arena *a, xl_str before, xl_str after, xl_str *how)
+{
+    row x, y;
+    if (find(before, XL_STR("cleared"), true, &x) && find(after, XL_STR("cleared"), true, &y) &&
+        !xl_str_eq(x.value, y.value)) {
+        *how = XL_STR("after jax.clear_caches()");
+        return "cleared";
+    }
+    return xl_call_form(a, before, after, how) ? "keywords" : other_static(a, before, after, how);
+}
+
+xl_str xl_call_values(xl_arena *a, xl_str before, xl_str after)
+{
+    enum { MOST = 3 };
+    xl_buf b = { 0 };
+    int n = 0;
+    for (int pass = 0; pass < 2; pass++) {                 /* static arguments first: those decide */
+        xl_str rest = after;
+        for (row y, x; next(&rest, &y);) {
+            if (taken(&y) != (pass == 1) || !find(before, y.name, false, &x) || !xl_str_eq(x.kind, y.kind) ||
+                xl_str_eq(x.value, y.value) || !(taken(&y) || xl_str_is(y.kind, "value")) || n++ >= MOST)
+                continue;
+            xl_buf_printf(&b, "%s%.*s changed from %.*s to %.*s", b.n ? "; " : "", XL_FMT(called(a, &y)),
+                          XL_FMT(x.value), XL_FMT(y.value));
+        }
+    }
+    if (n > MOST)
+        xl_buf_printf(&b, "; and %d more", n - MOST);
+    xl_str out = xl_str_dup(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return out;
+}
+
+static bool number(xl_str text, xl_str of)
+{
+    double x, y;
+    return xl_str_f64(text, &x) && xl_str_f64(of, &y) && fabs(x - y) <= 1e-5 * fabs(y);
+}
+
+xl_str xl_call_value(xl_arena *a, xl_str before, xl_str after, xl_str from, xl_str to)
+{
+    xl_str out = { "", 0 };
+    for (row y, x; next(&after, &y);) {
+        if (!find(before, y.name, false, &x) || xl_str_eq(x.value, y.value) || !number(x.value, from) ||
+            !number(y.value, to))
+            continue;
+        if (out.n)
+            return (xl_str){ "", 0 };                      /* either may be it */
+        out = called(a, &y);
+    }
+    return out;
+}
