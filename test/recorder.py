@@ -337,6 +337,13 @@ def _():
     assert not wrong, "\n".join(wrong)
 
 
+@check("R2_a_proposed_command_is_for_a_shell")
+def _():
+    text = "import jax, jax.numpy as jnp\nprint(jax.jit(lambda x: jnp.log(x))(-jnp.ones(3)))\n"
+    _, said = python("spaced", text, args=["--capture=nonfinite"], runs=os.path.join(TMP, "runs of mine"))
+    assert re.search(r"; next: xlane nan '%s/runs of mine/[^ ']+'$" % TMP, said, re.M), said
+
+
 @check("R2_the_words_about_a_NaN")
 def _():
     for name, kind, n, all_, ops in ("two_ways", "NaN", 1, 1, 4), ("many_outputs", "NaN", 10, 10, 1), ("one_inf", "Inf",

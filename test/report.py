@@ -108,6 +108,11 @@ p = report("jax_run", SECTIONS[:6], *jax[:1])
 check("jax_run_names_the_cause", p and "dimension 0 changed from 32 to 40" in p.sections["Compiles and their causes"]
       and "step.py" in p.sections["Compiles and their causes"]
       and "jit_step" in p.sections["Where the time went"], p and p.sections)
+check("jax_run_tells_changes_and_its_end",
+      p and "A step's program changed 0 times in the warm-up window and 1 after it."
+      in p.sections["Compiles and their causes"] and "never stored before" in p.sections["Executable cache"]
+      and "ran, viability (it works here" in p.sections["Receipt"] and "The loss is not recorded"
+      in p.sections["Loss and step time"] and ">exit status 0<" in open(TMP + "/jax_run.html").read(), p and p.sections)
 two = [sorted(glob.glob(TMP + "/runs/*-" + n))[-1] for n in ("first", "second")]
 p = report("two_compared", ["Comparison"], *two)
 check("comparison_says_what_moved", p and "last loss" in p.sections["Comparison"] and "moved"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/word.h"
 #include "cli/capture.h"
 #include "cli/program.h"
 #include "ir/scalar.h"
@@ -621,11 +622,14 @@ static void put_words(const look *l, teller *t, const origin *o, xl_buf *b)
                       o->nbad, o->nresult * l->s->ndevice, l->s->ndevice > 1 ? " (counted for each device)" : "",
                       o->nbad == 1 ? "s" : "ve", l->what, o->best.npath, o->best.npath == 1 ? "" : "s");
     } else if (o->captured) {
-        xl_buf_printf(b, "the capture's outputs have %llu, but none is made when the ops are executed one by one "
+        xl_buf_printf(b, "the capture's outputs have %llu %s, but none is made when the ops are executed one by one "
                          "on %s: it comes from how the plugin fuses or orders them",
-                      (unsigned long long)o->captured, l->p.path);
-        if (l->s->ndevice == 1)
-            xl_buf_printf(b, "; `xlane nan --twin %s` looks for it there", l->name);
+                      (unsigned long long)o->captured, l->what, l->p.path);
+        if (l->s->ndevice == 1) {
+            xl_buf_printf(b, "; `xlane nan %s--twin ", opt.inf ? "--inf " : "");
+            xl_buf_word(b, l->name);
+            xl_buf_puts(b, "` looks for it there");
+        }
         xl_buf_putc(b, '\n');
     } else {
         xl_buf_printf(b, "no %s: all outputs are %s\n", l->what,

@@ -58,7 +58,23 @@ static void put_fact(xl_buf *b, const xl_node *f)
         value = xl_str_of(xl_cli_size((double)bytes, size));
     xl_buf_printf(b, "  %-14.*s %.*s\n", XL_FMT(text_of(f, "fact")), XL_FMT(value.n ? value : XL_STR("none")));
     if (when.n)
-        xl_buf_printf(b, "  %-14s %.*s\n", "", XL_FMT(when));
+        xl_buf_printf(b, "  %-14s check again %.*s\n", "", XL_FMT(when));
+}
+
+static const char *restored(xl_str method)
+{
+    static const struct { const char *method, *words; } row[] = {
+        { "cold", ": every program was compiled, none came from a cache" },
+        { "cold-without-cache", ": every program was compiled; there was no cache" },
+        { "executable-cache", ": every program came from the cache" },
+        { "frontend-cache", ": every program came from the frontend's own cache" },
+        { "partly-restored", ": some programs came from a cache, others were compiled" },
+        { "nothing-compiled", ": no program was compiled or loaded" },
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        if (xl_str_is(method, row[i].method))
+            return row[i].words;
+    return "";
 }
 
 /* A training run leaves one each time that it goes on. */
@@ -90,14 +106,10 @@ static xl_error *show(const xl_cli *cli, const char *path)
         xl_error_free(edited);
         return xl_cli_put(&b);
     }
-    xl_str why = text_of(r, "why"), claim = text_of(r, "claim");
-    xl_buf_printf(
-        &b, "%.*s receipt of %.*s: %.*s%s%.*s, %s%.*s%s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")),
-        XL_FMT(text_of(r, "proof")), why.n ? ": " : "", XL_FMT(why),
-        xl_str_is(claim, "none") ? "so it proves nothing" : "", XL_FMT(xl_str_is(claim, "none") ? XL_STR("") : claim),
-        xl_str_is(claim, "viability") ? " (it works here; nothing is said of the quality of its results)" : "",
-        xl_node_get(r, "diagnostic") && xl_node_get(r, "diagnostic")->b ? " (diagnostic profile: timings do not count)"
-                                                                        : "");
+    const xl_node *diagnostic = xl_node_get(r, "diagnostic");
+    xl_buf_printf(&b, "%.*s receipt of %.*s: %.*s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")),
+                  XL_FMT(xl_receipt_words(cli->arena, r)),
+                  diagnostic && diagnostic->b ? " (diagnostic profile: timings do not count)" : "");
     const xl_node *rungs = xl_node_get(r, "rungs"), *restore = xl_node_get(r, "restore"),
                   *owners = xl_node_get(r, "owners");
     xl_str passing = text_of(rungs, "first_passing"), failing = text_of(rungs, "next_failing");
@@ -109,15 +121,15 @@ static xl_error *show(const xl_cli *cli, const char *path)
         put_rung(&b, each->kid[i]);
     put_others(cli->arena, &b, path);
     xl_str method = text_of(restore, "method");
-    xl_buf_printf(&b, "restore   %.*s%s\n", XL_FMT(method),
-                  xl_str_is(method, "cold") ? ": nothing came from a cache" : "");
+    xl_buf_printf(&b, "restore   %.*s%s\n", XL_FMT(method), restored(method));
     for (size_t i = 0; owners && i < owners->n; i++)
-        xl_buf_printf(&b, "%s%.*s: %.*s", i ? "; " : "owners    ", XL_FMT(owners->kid[i]->key),
+        xl_buf_printf(&b, "%s%.*s: %.*s", i ? "; " : "parts     ", XL_FMT(owners->kid[i]->key),
                       XL_FMT(owners->kid[i]->s));
     xl_buf_putc(&b, '\n');
     const xl_node *facts = xl_node_get(r, "facts"), *notes = xl_node_get(r, "notes");
     for (int again = 0; again < 2; again++) {
-        xl_buf_puts(&b, again ? "true until something changes; check again:\n" : "true for good:\n");
+        xl_buf_puts(&b, again ? "what holds until something changes, and when to check it again:\n"
+                              : "what stays true of this run:\n");
         for (size_t i = 0; facts && i < facts->n; i++)
             if (xl_str_is(text_of(facts->kid[i], "holds"), "durable") == !again)
                 put_fact(&b, facts->kid[i]);

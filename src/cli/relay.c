@@ -4,6 +4,7 @@
 #include "cli/relay.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -87,17 +88,18 @@ void xl_relay_begin(void)
     sigprocmask(SIG_BLOCK, &R.set, &R.old);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
         return;
-    R.witness = fork();
+    R.fd = fcntl(pair[0], F_DUPFD_CLOEXEC, 3);             /* where 2 was closed, it is not taken for standard error */
+    close(pair[0]);
+    R.witness = R.fd < 0 ? -1 : fork();
     if (R.witness == 0) {
-        close(pair[0]);
+        close(R.fd);
         witness(pair[1], parent);
     }
     close(pair[1]);
-    R.fd = pair[0];
-    if (R.witness > 0)
-        return;
-    close(R.fd);
-    R.fd = -1;
+    if (R.witness < 0 && R.fd >= 0) {
+        close(R.fd);
+        R.fd = -1;
+    }
 }
 
 void xl_relay_child(void)

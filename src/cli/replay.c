@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/word.h"
 #include "cli/capture.h"
 #include "cli/program.h"
 #include "ir/scalar.h"
@@ -487,6 +488,8 @@ static void rerun_text(const rerun *r, const char *name, xl_buf *b)
 {
     const tally *captured = &r->captured, *repeated = &r->repeated;
     uint32_t missing = captured->outputs - captured->compared;
+    xl_buf word = { 0 };
+    xl_buf_word(&word, name);
     xl_cli_about_capture(&r->c, b);
     xl_buf_puts(b, "  ");
     xl_forward_text(&r->forward, b);
@@ -508,11 +511,14 @@ static void rerun_text(const rerun *r, const char *name, xl_buf *b)
     }
     xl_buf_str(b, xl_buf_view(&r->f64));
     if (r->nan || r->inf)
-        xl_buf_printf(b, "the outputs have %llu NaN and %llu Inf; `xlane nan %s%s` finds where they come from\n",
-                      (unsigned long long)r->nan, (unsigned long long)r->inf, r->nan ? "" : "--inf ", name);
+        xl_buf_printf(b, "the outputs have %llu NaN and %llu Inf; `xlane nan %s%.*s` finds where they come from\n",
+                      (unsigned long long)r->nan, (unsigned long long)r->inf, r->nan ? "" : "--inf ",
+                      XL_FMT(xl_buf_view(&word)));
     if (captured->equal < captured->compared && repeated->equal == repeated->compared && r->same)
-        xl_buf_puts(b, "the same plugin repeats itself and not the capture: the device or the machine computed "
-                       "something else then; run this on both\n");
+        xl_buf_printf(b, "the same plugin repeats itself and not the capture: the device or the machine computed "
+                         "something else then; run `xlane replay %.*s` on that machine too\n",
+                      XL_FMT(xl_buf_view(&word)));
+    xl_buf_fini(&word);
 }
 
 static xl_error *replay(const xl_cli *cli, int argc, char **argv)

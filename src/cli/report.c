@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/time.h"
 #include "base/version.h"
 #include "cli/chart.h"
@@ -17,6 +18,7 @@
 #include "lane/run.h"
 #include "lane/steps.h"
 #include "lane/upgrade.h"
+#include "lane/verdict.h"
 
 static struct { const char *out; bool follow; } opt = { 0 };
 static const xl_opt opts[] = {
@@ -36,10 +38,13 @@ typedef struct {
     xl_node *run, *ladder, *receipt, **event;
     const char *receipt_trouble;
     size_t nevent;
+    xl_run_verdict v;
+    xl_str state;                                          /* how it ended, in words */
+    const char *executed;                                  /* how often, in words */
     double *step, *loss, *took, *eval_step, *eval_loss; /* of metrics.csv and the evaluations */
     size_t nstep, neval;
     double compile_s, load_s, execute_s, total_s;
-    int64_t compiled, cached, loaded, failed, steady, executes;
+    int64_t executes;
     xl_metrics *metrics;
     xl_step_times *times;                                  /* of guarded processes */
     size_t ntimes;
@@ -158,7 +163,10 @@ static xl_error *gather(xl_arena *a, const char *word, story *s)
     xl_error *err = NULL;
     size_t processes, cap = 0, cap2 = 0;
     XL_DO(xl_run_find(a, word, &s->dir));
-    XL_DO(xl_run_events(a, s->dir, &s->event, &s->nevent));
+    XL_DO(xl_run_judge(a, s->dir, &s->v));
+    s->event = s->v.event;
+    s->nevent = s->v.nevent;
+    s->state = xl_run_state(a, s->dir, NULL);
     s->name = xl_str_c(a, xl_path_base(xl_str_of(s->dir)));
     s->mark = xl_run_mark(a, s->dir);
     s->run = json_file(a, s->dir, "run.json");
@@ -184,15 +192,7 @@ static xl_error *gather(xl_arena *a, const char *word, story *s)
         }
         if (!xl_str_is(what, "compile"))
             continue;
-        bool cached = xl_str_is(result, "cached"), loaded = xl_str_is(result, "loaded"),
-             failed = xl_str_is(result, "failed");
-        s->cached += cached;
-        s->loaded += loaded;
-        s->failed += failed;
-        s->compiled += !cached && !loaded && !failed;
-        *(cached || loaded ? &s->load_s : &s->compile_s) += seconds;
-        s->steady +=
-            xl_str_is(text_of(e, "phase"), "steady") && !xl_str_is(text_of(e, "reason"), "first") && !cached && !loaded;
+        *(xl_str_is(result, "cached") || xl_str_is(result, "loaded") ? &s->load_s : &s->compile_s) += seconds;
     }
     s->total_s = fmax(s->total_s, num_of(s->run, "seconds", 0));
     xl_error_free(xl_metrics_read(a, s->dir, &s->metrics, &processes));
@@ -204,6 +204,10 @@ static xl_error *gather(xl_arena *a, const char *word, story *s)
         for (size_t i = 0; i < s->nstep; i++)
             s->execute_s += isfinite(s->took[i]) ? s->took[i] : 0;
     }
+    bool least = s->metrics && xl_verdict_open(&s->v);
+    s->executed = least && !s->executes
+                      ? "not counted"
+                      : xl_strf(a, "%s%lld", least ? "at least " : "", (long long)s->executes).p;
     if (s->execute_s > s->total_s - s->compile_s -
                            s->load_s) /* steps are clocked from one to the next: what stood between is in them */
         s->execute_s = fmax(0, s->total_s - s->compile_s - s->load_s);
@@ -296,10 +300,11 @@ static void tiles(xl_arena *a, xl_buf *b, const story *s)
         tile(b, "step time", xl_html_seconds(w, median));
     if (s->ntimes && s->times->first >= 0)
         tile(b, "until the first step", xl_html_seconds(w, s->times->first));
-    tile(b, "compiled", xl_strf(a, "%lld", (long long)s->compiled).p);
-    tile(b, "from caches", xl_strf(a, "%lld", (long long)(s->cached + s->loaded)).p);
-    tile(b, "executions", xl_strf(a, "%lld", (long long)s->executes).p);
-    tile(b, "in all", xl_html_seconds(w, s->total_s));
+    tile(b, "compiled", xl_strf(a, "%d", s->v.compiled).p);
+    tile(b, "from caches", xl_strf(a, "%d", s->v.cached + s->v.loaded).p);
+    tile(b, "executions", s->executed);
+    tile(b, "whole run", xl_html_seconds(w, s->total_s));
+    tile(b, "end", xl_str_c(a, s->state));
     xl_buf_puts(b, "</div>\n");
 }
 
@@ -334,10 +339,11 @@ static void curves(xl_arena *a, xl_buf *b, const story *s)
 {
     xl_buf_puts(b, "<h2>Loss and step time</h2>\n");
     if (!s->nstep) {
-        xl_buf_printf(b,
-                      "<p class=\"quiet\">This program was watched from outside: its loss stays its own. It executed "
-                      "%lld times%s.</p>\n",
-                      (long long)s->executes, s->metrics ? "; the times of each module are below" : "");
+        xl_buf_printf(
+            b,
+            "<p class=\"quiet\">The loss is not recorded: `xlane run` sees compiles, executions and transfers, "
+            "not what a program prints. Executions: %s%s.</p>\n",
+            s->executed, s->metrics ? "; the table below has the times of each module" : "");
         return;
     }
     double *ms = xl_new(a, double, s->nstep);
@@ -358,7 +364,8 @@ static void times(xl_buf *b, const story *s)
                              { "cache", s->load_s },
                              { "host and the rest", host > 0 ? host : 0 } };
     xl_buf_puts(b, "<h2>Where the time went</h2>\n");
-    xl_chart_bar(b, s->metrics ? "Seconds in the calls to the device" : "Seconds of the run", part, 4);
+    xl_chart_bar(b, s->metrics ? "Seconds of the run: in calls into the plugin, and the rest" : "Seconds of the run",
+                 part, 4);
     if (!s->metrics)
         return;
     xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>module</th><th class=\"n\">compiles</th><th "
@@ -527,12 +534,15 @@ static void compiles(xl_buf *b, const story *s)
     char w[32];
     size_t shown = 0, all = 0;
     xl_buf_puts(b, "<h2>Compiles and their causes</h2>\n");
+    const xl_run_verdict *v = &s->v;
     xl_buf_printf(b,
-                  "<p>%lld compiled, %lld from the cache, %lld from the frontend's own cache, %lld failed; <span "
-                  "class=\"%s\">%lld of a step after the warm-up "
-                  "window</span>.</p>\n",
-                  (long long)s->compiled, (long long)s->cached, (long long)s->loaded, (long long)s->failed,
-                  s->steady ? "bad" : "good", (long long)s->steady);
+                  "<p>%d compiled, %d from the cache, %d from the frontend's own cache, %d failed to compile. A step's "
+                  "program changed %d time%s in the warm-up window and <span class=\"%s\">%d after it</span>",
+                  v->compiled, v->cached, v->loaded, v->failed, v->early, v->early == 1 ? "" : "s",
+                  v->late ? "bad" : "good", v->late);
+    if (v->traced)
+        xl_buf_printf(b, "; the same program was traced again %d time%s", v->traced, v->traced == 1 ? "" : "s");
+    xl_buf_puts(b, ".</p>\n");
     xl_buf_puts(b, "<div class=\"wide\"><table><tr><th class=\"n\">at</th><th>module</th><th>result</th><th "
                    "class=\"n\">took</th><th>cause</th><th>what</th></tr>");
     for (size_t i = 0; i < s->nevent; i++) {
@@ -566,7 +576,8 @@ static void compiles(xl_buf *b, const story *s)
     }
     xl_buf_puts(b, "</table></div>\n");
     if (all > shown)
-        xl_buf_printf(b, "<p class=\"quiet\">and %zu more: `xlane explain` lists all</p>\n", all - shown);
+        xl_buf_printf(b, "<p class=\"quiet\">and %zu more: `xlane explain --all %s` lists all</p>\n", all - shown,
+                      s->name);
     if (!all)
         xl_buf_puts(b, "<p class=\"quiet\">Nothing was compiled in this run's own processes.</p>\n");
 }
@@ -597,17 +608,34 @@ static void memory(xl_arena *a, xl_buf *b, const story *s)
     xl_buf_puts(b, "</table></div>\n");
 }
 
-static void cache(xl_buf *b, const story *s)
+/* A miss, by its reason in the event. */
+static const char *missed(xl_str reason)
 {
-    int64_t asked = s->compiled + s->cached;
+    static const struct { const char *reason, *words; } row[] = {
+        { "first", "never stored before" },
+        { "evicted", "dropped earlier to keep the cache's size" },
+        { "unreadable", "the entry could not be used" },
+        { "rank", "another rank had none" },
+        { "program", "stored for another program of this name" },
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        if (xl_str_is(reason, row[i].reason))
+            return row[i].words;
+    return "stored, but for another value of ";
+}
+
+static void cache(xl_arena *a, xl_buf *b, const story *s)
+{
+    int cached = s->v.cached, asked = s->v.compiled + cached;
+    bool off = xl_home_off(xl_str_c(a, text_of(s->run, "cache")));
     size_t n = 0, nreason = 0;
     struct { xl_str word; int64_t n; } reason[16];
     xl_buf_puts(b, "<h2>Executable cache</h2>\n");
-    xl_buf_printf(b, "<p>%lld of %lld programs came from the cache%s.</p>\n", (long long)s->cached, (long long)asked,
-                  !asked               ? ""
-                  : s->cached == asked ? ": this was a warm start, compile flat and execute moving"
-                  : s->cached          ? ""
-                                       : ": this was a cold start, or there is no cache");
+    if (off)
+        xl_buf_puts(b, "<p>The run had no cache.</p>\n");
+    else
+        xl_buf_printf(b, "<p>%d of %d programs came from the cache%s.</p>\n", cached, asked,
+                      asked && cached == asked ? ": nothing had to be compiled" : "");
     for (size_t i = 0; i < s->nevent; i++) {
         xl_str why = text_of(s->event[i], "cache_reason");
         if (!xl_str_is(text_of(s->event[i], "event"), "compile") || !why.n ||
@@ -623,10 +651,13 @@ static void cache(xl_buf *b, const story *s)
             reason[n].n++;
     }
     for (n = 0; n < nreason; n++) {
-        xl_buf_printf(b, "%s%lld missed because of: ", n ? "; " : "<p>", (long long)reason[n].n);
-        put(b, reason[n].word);
+        const char *words = missed(reason[n].word);
+        xl_buf_printf(b, "%s%lld (%s", n ? ", " : "<p>Not in it: ", (long long)reason[n].n, words);
+        if (words[strlen(words) - 1] == ' ')
+            put(b, reason[n].word);
+        xl_buf_putc(b, ')');
     }
-    xl_buf_puts(b, nreason ? "</p>\n" : "");
+    xl_buf_puts(b, nreason ? ".</p>\n" : "");
 }
 
 static void ladder(xl_buf *b, const xl_node *l)
@@ -725,7 +756,7 @@ static void upgrades(xl_arena *a, xl_buf *b, const story *s)
     }
 }
 
-static void receipt(xl_buf *b, const story *s)
+static void receipt(xl_arena *a, xl_buf *b, const story *s)
 {
     xl_buf_puts(b, "<h2>Receipt</h2>\n");
     if (s->receipt_trouble) {
@@ -740,11 +771,7 @@ static void receipt(xl_buf *b, const story *s)
     }
     const xl_node *facts = xl_node_get(s->receipt, "facts"), *rungs = xl_node_get(s->receipt, "rungs");
     xl_buf_puts(b, "<p>");
-    put(b, text_of(s->receipt, "kind"));
-    xl_buf_puts(b, ": ");
-    put(b, text_of(s->receipt, "proof"));
-    xl_buf_puts(b, ", ");
-    put(b, text_of(s->receipt, "claim"));
+    put(b, xl_receipt_words(a, s->receipt));
     if (text_of(rungs, "first_passing").n) {
         xl_buf_puts(b, "; rungs: first passing ");
         put(b, text_of(rungs, "first_passing"));
@@ -755,10 +782,17 @@ static void receipt(xl_buf *b, const story *s)
         b, "</p><div class=\"wide\"><table><tr><th>fact</th><th>value</th><th>holds</th><th>check again</th></tr>");
     for (size_t i = 0; facts && i < facts->n; i++) {
         static const char *const col[] = { "fact", "value", "holds", "when" };
+        char w[32];
+        int64_t bytes;
+        bool size = xl_str_is(text_of(facts->kid[i], "fact"), "peak_memory");
         xl_buf_puts(b, "<tr>");
         for (int k = 0; k < 4; k++) {
             xl_buf_puts(b, k == 1 ? "<td><code>" : "<td>");
-            put(b, text_of(facts->kid[i], col[k]));
+            xl_str text = text_of(facts->kid[i], col[k]);
+            put(b, k == 1 && size && xl_str_i64(text, &bytes)   ? xl_str_of(xl_html_bytes(w, (double)bytes))
+                   : k == 2 && xl_str_is(text, "durable")         ? XL_STR("for good")
+                   : k == 2                                       ? XL_STR("until something changes")
+                                                                  : text);
             xl_buf_puts(b, k == 1 ? "</code></td>" : "</td>");
         }
         xl_buf_puts(b, "</tr>");
@@ -814,13 +848,16 @@ static void versus(xl_arena *a, xl_buf *b, const story *s, size_t n)
     ROW("validation", k->neval ? xl_strf(a, "%.5f", k->eval_loss[k->neval - 1]).p : "–");
     ROW("step time (median)", isfinite(median_step(a, k)) ? xl_html_seconds(w, median_step(a, k)) : "–");
     ROW("until the first step", k->ntimes && k->times->first >= 0 ? xl_html_seconds(w, k->times->first) : "–");
-    ROW("executions", xl_strf(a, "%lld", (long long)k->executes).p);
-    ROW("compiled", xl_strf(a, "%lld", (long long)k->compiled).p);
-    ROW("from the cache", xl_strf(a, "%lld", (long long)k->cached).p);
-    ROW("recompiles after warm-up", xl_strf(a, "%lld", (long long)k->steady).p);
+    ROW("executions", k->executed);
+    ROW("compiled", xl_strf(a, "%d", k->v.compiled).p);
+    ROW("from the cache", xl_strf(a, "%d", k->v.cached).p);
+    ROW("recompiles in the warm-up window", xl_strf(a, "%d", k->v.early).p);
+    ROW("recompiles after it", xl_strf(a, "%d", k->v.late).p);
+    ROW("traced again", xl_strf(a, "%d", k->v.traced).p);
     ROW("seconds compiling", xl_html_seconds(w, k->compile_s));
-    ROW("in all", xl_html_seconds(w, k->total_s));
+    ROW("whole run", xl_html_seconds(w, k->total_s));
     ROW("peak of a device", k->ndev ? xl_html_bytes(w, (double)k->dev[0].peak) : "–");
+    ROW("end", xl_str_c(a, k->state));
     ROW("device", xl_strf(a, "%.*s", XL_FMT(text_of(k->run, "device"))).p);
     ROW("profile", xl_strf(a, "%.*s", XL_FMT(text_of(k->run, "profile"))).p);
 #undef ROW
@@ -911,9 +948,9 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
         compiles(&b, &s[i]);
         memory(a, &b, &s[i]);
         xl_placement_html(a, s[i].dir, &b);
-        cache(&b, &s[i]);
+        cache(a, &b, &s[i]);
         upgrades(a, &b, &s[i]);
-        receipt(&b, &s[i]);
+        receipt(a, &b, &s[i]);
         xl_buf_puts(&b, "</main>\n");
     }
     ladder(&b, climbed);

@@ -50,22 +50,6 @@ static xl_str command_of(xl_arena *a, const xl_node *json)
     return s;
 }
 
-static void judge_end(xl_arena *a, const char *dir, row *r)
-{
-    const xl_run_end *end = &r->end;
-    if (!r->json)
-        r->state = XL_STR("unknown: no run.json that can be read");
-    else if (end->known)
-        r->state = end->signal  ? xl_strf(a, "signal %lld (%s)", (long long)end->signal, strsignal((int)end->signal))
-                   : end->why.n ? end->why
-                   : end->has_status ? xl_strf(a, "exit status %lld", (long long)end->status)
-                                     : XL_STR("ended");
-    else if ((r->running = xl_run_going(a, dir)))
-        r->state = XL_STR("running");
-    else
-        r->state = XL_STR("cut off: no end was recorded");
-}
-
 static row look(xl_arena *a, const char *runs, xl_str name)
 {
     row r = { .name = name };
@@ -77,7 +61,7 @@ static row look(xl_arena *a, const char *runs, xl_str name)
     r.whole = r.read && !xl_run_gaps_of(a, dir).text.n;
     r.end = xl_run_end_of(a, dir);
     r.command = command_of(a, r.json);
-    judge_end(a, dir, &r);
+    r.state = xl_run_state(a, dir, &r.running);
     return r;
 }
 

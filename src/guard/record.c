@@ -17,6 +17,7 @@
 
 #include "base/ranks.h"
 #include "base/time.h"
+#include "base/word.h"
 #include "guard/guard.h"
 #include "lane/capture.h"
 
@@ -468,15 +469,17 @@ static void write_capture(guard_state *g, entry *e)
     xl_json_put_int(&ev.j, "forward", (int64_t)w.steps - 1);
     xl_json_put_num(&ev.j, "seconds", xl_now() - t);
     xl_event_end(g->run, &ev);
-    guard_say("captured execution %llu of %s, because %s, %s%s: %s, %s; next: xlane %s %s",
+    xl_buf next = { 0 };
+    xl_buf_puts(&next, R.trigger != NONFINITE                            ? "replay "
+                       : xl_str_ends(xl_str_of(R.why), XL_STR(" Inf")) ? "nan --inf "
+                                                                        : "nan ");
+    xl_buf_word(&next, xl_str_ends(xl_str_of(w.path), XL_STR("/step.xlcap")) ? xl_run_dir(g->run) : w.path);
+    guard_say("captured execution %llu of %s, because %s, %s%s: %s, %s; next: xlane %.*s",
               (unsigned long long)e->number, e->prog->module, R.why,
               w.steps > 1 ? "to be computed forward from a copy" : "with an exact copy of its inputs",
               w.steps > 1 ? " of earlier inputs, and unverified until `xlane replay` has done so" : "", w.path,
-              human(w.size, size),
-              R.trigger != NONFINITE                                   ? "replay"
-              : xl_str_ends(xl_str_of(R.why), XL_STR(" Inf")) ? "nan --inf"
-                                                                       : "nan",
-              xl_str_ends(xl_str_of(w.path), XL_STR("/step.xlcap")) ? xl_run_dir(g->run) : w.path);
+              human(w.size, size), XL_FMT(xl_buf_view(&next)));
+    xl_buf_fini(&next);
 }
 
 static void fire(guard_state *g, entry *e, const char *fmt, ...) XL_PRINTF(3, 4);

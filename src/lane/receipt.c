@@ -374,6 +374,16 @@ out:
     return err;
 }
 
+xl_str xl_receipt_words(xl_arena *a, const xl_node *r)
+{
+    xl_str proof = text_of(r, "proof"), why = text_of(r, "why"), claim = text_of(r, "claim");
+    bool none = xl_str_is(claim, "none");
+    return xl_strf(a, "%.*s%s%.*s, %.*s%s", XL_FMT(proof), why.n ? ": " : "", XL_FMT(why),
+                   XL_FMT(none ? XL_STR("so it proves nothing") : claim),
+                   xl_str_is(claim, "viability") ? " (it works here; nothing is said of the quality of its results)"
+                                                 : "");
+}
+
 xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out)
 {
     xl_error *err = NULL;

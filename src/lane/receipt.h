@@ -43,6 +43,9 @@ xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *p
  * says. */
 xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out) XL_MUST_USE;
 
+/* What it proved, in words: "ran, viability (...)". */
+xl_str xl_receipt_words(xl_arena *a, const xl_node *receipt);
+
 /* The checksum of a JSON map without its member "checksum": for receipts and locks. */
 bool xl_sealed_check(const xl_node *root);
 /* Writes {…body…,"checksum":…}; `body` is one complete map. */

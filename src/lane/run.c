@@ -560,6 +560,24 @@ bool xl_run_going(xl_arena *a, const char *dir)
     return false;
 }
 
+xl_str xl_run_state(xl_arena *a, const char *dir, bool *going)
+{
+    xl_run_end end = xl_run_end_of(a, dir);
+    bool there = xl_run_about(a, dir).json != NULL, running = there && !end.known && xl_run_going(a, dir);
+    if (going)
+        *going = running;
+    if (!there)
+        return XL_STR("unknown: no run.json that can be read");
+    if (running)
+        return XL_STR("running");
+    if (!end.known)
+        return XL_STR("cut off: no end was recorded");
+    return end.signal       ? xl_strf(a, "signal %lld (%s)", (long long)end.signal, strsignal((int)end.signal))
+           : end.why.n      ? end.why
+           : end.has_status ? xl_strf(a, "exit status %lld", (long long)end.status)
+                            : XL_STR("ended");
+}
+
 xl_str xl_run_unended(xl_arena *a, const char *dir)
 {
     xl_run_info info = xl_run_about(a, dir);

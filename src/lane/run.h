@@ -94,6 +94,9 @@ typedef struct {
 } xl_run_end;
 xl_run_end xl_run_end_of(xl_arena *a, const char *dir);
 
+/* The same in a few words: "exit status 0", "signal 9 (Killed)", "running". going: may be NULL. */
+xl_str xl_run_state(xl_arena *a, const char *dir, bool *going);
+
 /* "", or lines for the head of an output: that its timings do not compare, and what its record lacks. */
 xl_str xl_run_mark(xl_arena *a, const char *dir);
 

@@ -519,10 +519,12 @@ static int count_cut(const xl_run_verdict *v)
             ended += is(o, "event", "exit");
             if (is(o, "event", "client_end"))
                 whole = flag(o, "counters");
-            else if (is(o, "event", "client") || is(o, "event", "attach") || is(o, "event", "compile"))
+            else if (is(o, "event", "client") || is(o, "event", "attach") || is(o, "event", "compile") ||
+                     is(o, "event", "exit"))
                 whole = false;
         }
-        if (!before && !whole && attached > ended)
+        ended += whole;
+        if (!before && attached > ended)
             cut += attached - ended - (ended < attached && xl_pid_alive((int64_t)num_of(e, "pid")));
     }
     return cut;
