@@ -409,6 +409,42 @@ def _():
             r".*\((\d+) of (\d+) steps in all\)\n", said)} == waited[1], (name, said)
 
 
+@check("W6_a_wait_without_a_read_is_counted_apart")
+def _():
+    text = LOOPS.replace("TIMES", "30").replace("EVALUATED", "y.block_until_ready()")
+    folder, err = python("awaited", text.replace("TRAINED", "i % 10 or w.block_until_ready()"), args=("--summary",))
+    said = xlane("explain", folder)
+    assert "xlane: 0 steps waited until the host had read a result" in err and "sync: " not in said, err + said
+    assert "\n`evaluate`: the host waited for the end of 29 of 30 steps before it started the next one, and read none " \
+        "of their results (block_until_ready)" in said and "`train`: the host" not in said, said
+
+
+@check("W7_functions_of_one_name_in_several_processes_are_one_if_they_are_of_one_line")
+def _():
+    text = """
+import multiprocessing as mp
+def train(n):
+    import jax, jax.numpy as jnp
+    @jax.jit
+    def step(w): return jnp.tanh(w @ w)
+    w = jnp.ones((n, n))
+    for i in range(12): w = step(w)
+def evaluate(n):
+    import jax, jax.numpy as jnp
+    @jax.jit
+    def step(x): return jnp.cumsum(x) * 2
+    for i in range(15): float(step(jnp.ones(n))[0])
+if __name__ == "__main__":
+    for f, n in (train, 8), (evaluate, 9), (evaluate, 9):
+        p = mp.get_context("spawn").Process(target=f, args=(n,))
+        p.start(), p.join()
+"""
+    said = xlane("explain", python("processes", text)[0])
+    assert "`step` (processes.py:5) compiled once, ran 12 times: no recompile\n" in said, said
+    assert "`step` (processes.py:11) compiled 2 times, ran 30 times (sums over 2 processes): no recompile\n" in said, said
+    assert "sync: `step` (processes.py:11): " in said and said.count(" (28 of 30 steps in all)") == 2, said
+
+
 @check("W6_an_evaluation_now_and_then_is_no_loop_that_waits")
 def _():
     text = LOOPS.replace("range(20)", "range(80)").replace("range(TIMES)", "range(1)").replace("EVALUATED", "")

@@ -313,7 +313,7 @@ def _():
     _, folder = run("initialised", forked(), path)
     text = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
     here = [n for n, text in enumerate(INITIALISED.splitlines(), 1) if text.endswith("# HERE")][0]
-    assert re.search(r"jit_step .* steady, constant \(step 19\)\n +constant 0.5 -> 0.25, .*initialised.py:%d.*\n"
+    assert re.search(r"jit_step .* steady, constant \(step 19\)\n +constant 0.5 -> 0.25 \(`scale`\), .*initialised.py:%d.*\n"
                      % here, text), text
     assert re.search(r"shapes or dtypes change\? +no\n.*change\?   no\n.*active\? +no\n.*into it change\? +yes",
                      text), text

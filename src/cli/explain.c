@@ -165,12 +165,15 @@ static void put_sync(xl_buf *b, const xl_node *e, const xl_metrics *m, const xl_
         if (is(e, "module", xl_module_metrics_name(mm)))
             break;
     xl_buf_printf(b, "%9.3f s  sync: ", num_of(e, "t"));
-    xl_run_name_say(v, str_of(e, "module"), b);
+    xl_run_name_say(v, e, b);
     xl_buf_printf(b, ": %.*s", XL_FMT(str_of(e, "text")));
-    if (mm && xl_module_metrics_count(mm, XL_M_HostSync))
-        xl_buf_printf(b, " (%s%llu of %llu steps in all)", xl_verdict_open(v) ? "at least " : "",
-                      (unsigned long long)xl_module_metrics_count(mm, XL_M_HostSync),
-                      (unsigned long long)xl_module_metrics_count(mm, XL_M_ExecuteTime));
+    const xl_run_unit *u = xl_run_unit_of(v, e);
+    unsigned long long waited = mm ? xl_module_metrics_count(mm, XL_M_HostSync) : 0,
+                       ran = mm ? xl_module_metrics_count(mm, XL_M_ExecuteTime) : 0;
+    if (u && u->shares)
+        waited = u->waited, ran = u->runs;
+    if (waited)
+        xl_buf_printf(b, " (%s%llu of %llu steps in all)", xl_verdict_open(v) ? "at least " : "", waited, ran);
     if (xl_verdict_sized(v))
         xl_buf_puts(b, "; a size that depends on data, named above, is such a read");
     xl_buf_putc(b, '\n');

@@ -236,6 +236,12 @@ static PJRT_Error *on_Client_BufferFromHostBuffer(guard_plugin *p, PJRT_Client_B
     return err;
 }
 
+static PJRT_Error *on_Buffer_ReadyEvent(guard_plugin *p, PJRT_Buffer_ReadyEvent_Args *a)
+{
+    guard_awaited(p->g, a->buffer);
+    return p->real->PJRT_Buffer_ReadyEvent(a);
+}
+
 static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuffer_Args *a)
 {
     guard_state *g = p->g;

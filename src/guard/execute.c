@@ -73,9 +73,11 @@ static void count_wait(guard_state *g, xl_module_metrics *mm)
     atomic_store_explicit(&g->ran_number, xl_module_metrics_count(mm, XL_M_ExecuteTime), memory_order_relaxed);
     bool checked = atomic_load_explicit(&g->checks, memory_order_relaxed) &&
                    atomic_exchange_explicit(&g->checks, 0, memory_order_relaxed);
+    bool awaited = atomic_load_explicit(&g->awaited, memory_order_relaxed) &&
+                   atomic_exchange_explicit(&g->awaited, 0, memory_order_relaxed);
     if (atomic_load_explicit(&g->reads, memory_order_relaxed) == 0) {
-        if (before && checked)
-            xl_metrics_count(g->metrics, before, XL_M_NanCheck, 1);
+        if (before && (checked || awaited))
+            xl_metrics_count(g->metrics, before, checked ? XL_M_NanCheck : XL_M_HostWait, 1);
         atomic_fetch_add_explicit(&g->unread, 1, memory_order_relaxed);
         return;
     }
@@ -112,6 +114,12 @@ void guard_read(guard_state *g, const PJRT_Buffer *b, uint64_t bytes)
     atomic_fetch_add_explicit(checking ? &g->checks : &g->reads, 1, memory_order_relaxed);
     if (!checking)
         atomic_fetch_add_explicit(&g->read_bytes, bytes, memory_order_relaxed);
+}
+
+void guard_awaited(guard_state *g, const PJRT_Buffer *b)
+{
+    if (made_last(g, b))
+        atomic_fetch_add_explicit(&g->awaited, 1, memory_order_relaxed);
 }
 
 /* What may decide a size: one whole number, or an array of booleans that picks elements. */

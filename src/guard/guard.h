@@ -113,7 +113,7 @@ struct guard_state {
     xl_steps *steps;                                       /* their times; NULL: no memory */
     /* reads to the host of what was computed in or since the last execution that was no helper's (checks: by JAX's own
      * search for NaN); whose that was, and its number */
-    _Atomic uint64_t read_bytes, reads, checks, ran_number;
+    _Atomic uint64_t read_bytes, reads, checks, awaited, ran_number;
     _Atomic(xl_module_metrics *) ran;
     _Atomic uint64_t unread; /* executions of no helper since one that the host waited for */
     xl_mutex made_lock;                                    /* made: those results on the first device, the newest */
@@ -222,6 +222,7 @@ bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, 
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
 void guard_read(guard_state *g, const PJRT_Buffer *b, uint64_t bytes);
+void guard_awaited(guard_state *g, const PJRT_Buffer *b);  /* the frontend asked for the event of its being ready */
 /* Remembers an integer that the host reads: from its copy once that has arrived, or in the buffer itself. */
 void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
 void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);

@@ -97,7 +97,7 @@ static void in_child(void)
     xl_metrics_reset(g->metrics);
     guard_profile_forked(g);
     guard_record_forked(g);
-    g->step = g->compiles = g->reads = g->read_bytes = g->checks = 0;
+    g->step = g->compiles = g->reads = g->read_bytes = g->checks = g->awaited = 0;
     g->ran = NULL;
     g->nmade = 0;
     g->unread = 0;

@@ -282,6 +282,26 @@ xl_error *xl_metrics_add_json(xl_metrics *m, const xl_node *n)
     return NULL;
 }
 
+xl_error *xl_metrics_read_process(xl_arena *a, const char *dir, int64_t pid, xl_metrics **out)
+{
+    xl_error *err = NULL;
+    xl_str text;
+    xl_node *node;
+    char *path = xl_path_join(a, dir, xl_strf(a, "metrics-%lld.json", (long long)pid).p);
+    *out = xl_metrics_new();
+    if (!*out)
+        return XL_ERR(EXHAUSTED, "out of memory");
+    XL_TRY(xl_file_read(a, path, &text), "reading metrics");
+    XL_TRY(xl_json_read(a, path, text, &node), "reading metrics");
+    err = xl_metrics_add_json(*out, node);
+out:
+    if (err) {
+        xl_metrics_free(*out);
+        *out = NULL;
+    }
+    return err;
+}
+
 xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t *processes)
 {
     xl_error *err = NULL, *unread = NULL;

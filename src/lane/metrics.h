@@ -29,6 +29,7 @@
     COUNTER(TransferToDevice, "transfers to the device")                                            \
     COUNTER(TransferFromDevice, "transfers from the device")                                        \
     COUNTER(HostSync, "steps that were read from the device before the next one")         \
+    COUNTER(HostWait, "steps that the host waited for, without a read, before the next one")        \
     COUNTER(NanCheck, "steps that waited while JAX looked for NaN in their results (jax_debug_nans)") \
     COUNTER(GuardFault, "times the guard stepped aside for trouble of its own")
 
@@ -75,5 +76,6 @@ void xl_metrics_print(const xl_metrics *m, bool modules, xl_buf *out);      /* t
 void xl_metrics_prometheus(const xl_metrics *m, int rank, int pid, xl_buf *out); /* pid 0: of all processes */
 /* All metrics-*.json of a run folder that can be read, added up; an error where there are none. */
 xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t *processes) XL_MUST_USE;
+xl_error *xl_metrics_read_process(xl_arena *a, const char *dir, int64_t pid, xl_metrics **out) XL_MUST_USE;
 
 #endif

@@ -352,7 +352,13 @@ static void tidy(xl_run_unit *u)
 }
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
-typedef struct { xl_run_unit *unit; xl_str module; double pid; int n, cached, loaded, failed; bool counted; } member;
+typedef struct {
+    xl_run_unit *unit;
+    xl_str module, function;
+    double pid;                                            /* of a process that replaced itself: each program its own */
+    int n, cached, loaded, failed;
+    bool counted;
+} member;
 
 static xl_str person_name(xl_str module)
 {
@@ -365,18 +371,27 @@ static xl_str person_name(xl_str module)
     return xl_contract_group(module);
 }
 
+/* Of two processes, modules of one name are one function's if JAX says the same place of both. Where it says none of
+ * either, they are taken to be: ranks are. */
+static bool one_function(const member *m, const xl_node *e, double pid)
+{
+    return m->pid == pid || xl_str_eq(m->function, str_of(e, "function"));
+}
+
 /* By name; where names are only numbered, with the program that it was compared with. */
 static xl_run_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, size_t nmember, const xl_node *e,
-                            size_t *cap)
+                            double pid, size_t *cap)
 {
     xl_str module = str_of(e, "module"), group = xl_contract_group(module), near = str_of(e, "against_module");
     bool numbered = group.n < module.n;
     for (size_t i = 0; i < nmember; i++)
-        if (xl_str_eq(m[i].module, module) || (numbered && near.n && xl_str_eq(m[i].module, near)))
+        if ((xl_str_eq(m[i].module, module) && one_function(&m[i], e, pid)) ||
+            (numbered && near.n && xl_str_eq(m[i].module, near)))
             return m[i].unit;
     xl_run_unit *u = xl_new(a, xl_run_unit, 1);
     *u = (xl_run_unit){
-        .module = module, .name = str_of(e, "name"), .helper = flag(e, "helper"), .first = num_of(e, "t")
+        .module = module, .name = str_of(e, "name"), .helper = flag(e, "helper"), .first = num_of(e, "t"),
+        .pid = num_of(e, "pid")
     };
     if (!u->name.n)
         u->name = person_name(module);
@@ -393,7 +408,8 @@ static void find_functions(xl_run_verdict *v)
         bool several = xl_str_is(u->name, "_lambda") || xl_str_is(u->name, "_fun") || xl_str_is(u->name, "_");
         for (size_t k = 0; k < v->nunit && !several; k++) {
             xl_str other = v->unit[k]->module;
-            several = other.n > u->module.n && other.p[u->module.n] == '@' && xl_str_starts(other, u->module);
+            several = (k != i && xl_str_eq(other, u->module)) ||
+                      (other.n > u->module.n && other.p[u->module.n] == '@' && xl_str_starts(other, u->module));
         }
         for (size_t k = 0; k < v->nevent && several && !u->function.n; k++)
             if (v->of[k] == u)
@@ -420,7 +436,7 @@ static void find_steps(xl_run_verdict *v, bool counted)
         if (u->helper)
             continue;
         bool often = !counted || u->runs >= STEP_RUNS || u == most;
-        bool initialises = counted && u != most && u->runs < LOOP_RUNS && u->last < most->first;
+        bool initialises = counted && u != most && u->pid == most->pid && u->runs < LOOP_RUNS && u->last < most->first;
         u->step |= often && !initialises;
     }
 }
@@ -549,6 +565,30 @@ static bool refused_before(const xl_run_verdict *v, size_t event)
     return false;
 }
 
+/* Executions of each unit. Counts are kept by module: where several functions have one name, those of their processes
+ * alone are theirs. */
+static void count_runs(xl_arena *a, const char *dir, xl_metrics *all, member *mem, size_t nmem)
+{
+    for (size_t k = 0; k < nmem; k++) {
+        bool first = true, mine = true;
+        for (size_t q = 0; q < nmem; q++) {
+            bool same = xl_str_eq(mem[q].module, mem[k].module);
+            mem[k].unit->shares |= same && mem[q].unit != mem[k].unit;
+            first &= !(same && q < k);
+            mine &= !(same && q < k && (int64_t)mem[q].pid == (int64_t)mem[k].pid);
+        }
+        xl_metrics *one = NULL;
+        if (mem[k].unit->shares && mine)
+            xl_error_free(xl_metrics_read_process(a, dir, (int64_t)mem[k].pid, &one));
+        xl_metrics *from = !mem[k].unit->shares ? (first ? all : NULL) : one;
+        const xl_module_metrics *mm = from ? xl_metrics_module(from, mem[k].module) : NULL;
+        mem[k].unit->runs += mm ? xl_module_metrics_count(mm, XL_M_ExecuteTime) : 0;
+        mem[k].unit->waited += mm ? xl_module_metrics_count(mm, XL_M_HostSync) : 0;
+        mem[k].unit->awaited += mm ? xl_module_metrics_count(mm, XL_M_HostWait) : 0;
+        xl_metrics_free(one);
+    }
+}
+
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
 {
     xl_error *err = NULL;
@@ -573,24 +613,17 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             XL_PUSH(a, attach, nattach, capattach, i);
         if (!is(e, "event", "compile"))
             continue;
-        xl_run_unit *u = v->of[i] = unit_of(a, v, mem, nmem, e, &capunit);
-        member *one = NULL;
         double pid = num_of(e, "pid") + program_of(v, attach, nattach, i);
+        xl_run_unit *u = v->of[i] = unit_of(a, v, mem, nmem, e, pid, &capunit);
+        member *one = NULL;
         for (size_t k = 0; k < nmem && !one; k++)
             if (xl_str_eq(mem[k].module, str_of(e, "module")) && mem[k].pid == pid)
                 one = &mem[k];
         if (!one) {
-            bool known = false;
-            for (size_t k = 0; k < nmem; k++)
-                known |= xl_str_eq(mem[k].module, str_of(e, "module"));
             XL_PUSH(a, mem, nmem, capmem,
-                    ((member){ .unit = u, .module = str_of(e, "module"), .pid = pid }));
+                    ((member){ .unit = u, .module = str_of(e, "module"), .function = str_of(e, "function"),
+                               .pid = pid }));
             one = &mem[nmem - 1];
-            if (m && !known) {
-                const xl_module_metrics *mm = xl_metrics_module(m, one->module);
-                u->runs += xl_module_metrics_count(mm, XL_M_ExecuteTime);
-                u->waited += xl_module_metrics_count(mm, XL_M_HostSync);
-            }
         }
         one->n += !is(e, "result", "failed") && !is(e, "result", "stopped");
         one->cached += is(e, "result", "cached");
@@ -613,6 +646,8 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         u->step |= is(e, "phase", "steady") || is(e, "result", "failed") || is(e, "result", "stopped");
         v->torch |= xl_str_starts(str_of(e, "module"), XL_STR("SyncTensorsGraph"));
     }
+    if (m)
+        count_runs(a, dir, m, mem, nmem);
     for (size_t k = 0; k < nmem; k++) {                    /* per process: ranks compile the same */
         member sum = mem[k];
         for (size_t q = 0; q < nmem; q++)
@@ -733,12 +768,22 @@ static void say_name(xl_str name, xl_str function, xl_buf *b)
         xl_buf_printf(b, " (%.*s)", XL_FMT(function));
 }
 
-void xl_run_name_say(const xl_run_verdict *v, xl_str module, xl_buf *b)
+const xl_run_unit *xl_run_unit_of(const xl_run_verdict *v, const xl_node *e)
 {
     const xl_run_unit *u = NULL;
-    for (size_t i = 0; i < v->nevent && !u; i++)
-        if (v->of[i] && xl_str_eq(str_of(v->event[i], "module"), module))
-            u = v->of[i];
+    bool mine = false;
+    for (size_t i = 0; i < v->nevent && !mine; i++)
+        if (v->of[i] && xl_str_eq(str_of(v->event[i], "module"), str_of(e, "module"))) {
+            mine = num_of(v->event[i], "pid") == num_of(e, "pid");
+            u = mine || !u ? v->of[i] : u;
+        }
+    return u;
+}
+
+void xl_run_name_say(const xl_run_verdict *v, const xl_node *e, xl_buf *b)
+{
+    const xl_run_unit *u = xl_run_unit_of(v, e);
+    xl_str module = str_of(e, "module");
     say_name(u ? u->name : person_name(module), u ? u->function : (xl_str){ 0 }, b);
 }
 
@@ -880,6 +925,18 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
                           "torch_xla.sync()\n",
                           XL_FMT(u->place), (unsigned long long)u->runs);
     }
+    for (size_t i = 0; i < v->nunit; i++) {
+        const xl_run_unit *u = v->unit[i];
+        if (!u->step || u->awaited < 5 || 2 * u->awaited < u->runs)
+            continue;
+        say_name(u->name, u->function, b);
+        xl_buf_printf(b,
+                      ": the host waited for the end of %s%llu of %llu steps before it started the next one, and read "
+                      "none of their results (block_until_ready), so the device had nothing queued meanwhile; wait "
+                      "once after the loop, or every N steps\n",
+                      xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited,
+                      (unsigned long long)u->runs);
+    }
     static const char *const apart[] = { "eager", "search" };  /* reasons of ops that are compiled one by one */
     for (size_t k = 0; k < sizeof apart / sizeof *apart; k++) {
         const xl_node *first = NULL;
@@ -924,7 +981,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         xl_buf_puts(b, "this run compiled nothing: each program that it ran was loaded from a cache\n");
     for (size_t i = 0; i < v->nevent; i++)
         if (is(v->event[i], "event", "divergence") && !said_before(v, i)) {
-            xl_run_name_say(v, str_of(v->event[i], "module"), b);
+            xl_run_name_say(v, v->event[i], b);
             xl_buf_printf(b, " is not one program: %.*s; ranks that run different programs hang or sum what does not "
                              "belong together: make what differs the same on each\n",
                           XL_FMT(str_of(v->event[i], "text")));
@@ -935,7 +992,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         if (is(e, "event", "client") && !flag(e, "ok"))
             xl_buf_printf(b, "the client did not start: %.*s\n", XL_FMT(error));
         else if (is(e, "event", "execute") && error.n) {
-            xl_run_name_say(v, str_of(e, "module"), b);
+            xl_run_name_say(v, e, b);
             xl_buf_printf(b, " failed when it ran: %.*s; `xlane classify` says what that means for a retry\n",
                           XL_FMT(error));
         }

@@ -48,6 +48,9 @@ typedef struct {
     int refused;                                           /* by the policy, in all processes */
     uint64_t runs;                                         /* executions of all; 0 where none were recorded */
     uint64_t waited; /* of those, the ones whose results were read before the next */
+    uint64_t awaited;                                      /* those waited for, without a read, before the next */
+    double pid;                                            /* of its first compile */
+    bool shares;                                           /* another process has another function of that name */
     double first, last;                                    /* seconds of its first and last compile */
     xl_cause_seen *cause;
     size_t ncause, capcause;
@@ -94,8 +97,10 @@ typedef struct {
 } xl_run_verdict;
 
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUST_USE;
-/* "`step`", or "`_lambda` (train.py:31)" where the name alone does not tell, of a module of the run. */
-void xl_run_name_say(const xl_run_verdict *v, xl_str module, xl_buf *b);
+/* The function that an event is of, by its module and process; NULL: none of that name compiled. */
+const xl_run_unit *xl_run_unit_of(const xl_run_verdict *v, const xl_node *e);
+/* "`step`", or "`_lambda` (train.py:31)" where the name alone does not tell, of an event that has a module. */
+void xl_run_name_say(const xl_run_verdict *v, const xl_node *e, xl_buf *b);
 /* "`step` compiled 4 times: ...; pad ...", with its newline; several lines where there are several causes. */
 void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u, xl_buf *b);
 /* The opening of explain: a sentence for each step, then one line for all else; `listed`: the rest follows. */
