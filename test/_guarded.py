@@ -57,8 +57,8 @@ def xlane(*args, status=0, **env):
     return p.stdout + p.stderr if status else p.stdout
 
 
-def run(name, *cmd, runs=None, cache="off", args=(), status=0, **env):
-    """The run's folder, and what the command wrote to standard error."""
+def run(name, *cmd, runs=None, cache="off", args=(), status=0, made=True, **env):
+    """The run's folder, and what the command wrote to standard error. made: that there is one afterwards."""
     runs = runs or os.path.join(TMP, "runs-" + name)
     before = set(os.listdir(runs)) if os.path.isdir(runs) else set()
     p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, *args, "--", *cmd], text=True,
@@ -67,8 +67,8 @@ def run(name, *cmd, runs=None, cache="off", args=(), status=0, **env):
     assert p.returncode == status, "exit status %d, not %d\n%s%s" % (p.returncode, status, p.stdout[-2000:],
         p.stderr[-3000:])
     new = [d for d in os.listdir(runs) if d not in before and d != "contracts"]
-    assert len(new) == 1, new
-    return os.path.join(runs, new[0]), p.stderr
+    assert len(new) == made, new
+    return made and os.path.join(runs, new[0]), p.stderr
 
 
 forked = functools.cache(lambda: _warm.python(TMP))

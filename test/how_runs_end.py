@@ -468,6 +468,18 @@ def _():
         assert (said in p.stderr) == bool(args), p.stderr
 
 
+@check("what_was_removed_or_ran_elsewhere_is_not_said_to_be_recorded_or_counted")
+def _():
+    _, err = python("removed", "import shutil\n" + STEPS % "shutil.rmtree(os.environ['XLANE_RUN'])",
+                    args=["--summary"], made=False)
+    assert "was removed while it ran" in err and "recorded in" not in err.replace("not recorded", ""), err
+    elsewhere = "import jax\njax.config.update('jax_platforms', 'cpu')\n" + STEPS % ""
+    _, err = python("elsewhere", elsewhere, args=["--profile=cpu", "--summary"], fresh=True)
+    assert "JAX took its built-in cpu backend" in err and "executions" not in err and "changed" not in err, err
+    _, err = run("bare", "env", "-i", "true", args=["--summary"])
+    assert "or was started without this environment (env -i, sudo)" in err, err
+
+
 @check("runs_counts_changes_of_a_program_and_not_its_being_traced_again")
 def _():
     runs = os.path.join(TMP, "runs-counted")

@@ -391,7 +391,7 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
         fprintf(stderr, "exit status %d\n", status);
     if (!m && (v.recorded || gaps.counters))
         m = xl_metrics_new();                              /* killed before it wrote any */
-    if (m) {
+    if (m && !(v.builtin && !v.nunit && !gaps.executes)) { /* else all was where nothing is counted, as was said */
         /* Events are written as they happen, counters every two seconds and at the end. */
         uint64_t made = xl_metrics_total(m, XL_M_CompileTime), cached = xl_metrics_total(m, XL_M_CachedCompile),
                  loaded = xl_metrics_total(m, XL_M_FrontendCacheHit);
@@ -444,7 +444,10 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
     if (p->diagnostic && !slow)
         fprintf(stderr, "xlane: diagnostic: profile %.*s says that it adds work; its timings are no benchmark\n",
                 XL_FMT(p->name));
-    fprintf(stderr, "xlane: recorded in %s\n", dir);
+    if (xl_file_stat(dir, NULL))
+        fprintf(stderr, "xlane: recorded in %s\n", dir);
+    else
+        fprintf(stderr, "xlane: not recorded: %s was removed while it ran\n", dir);
     xl_metrics_free(m);
 }
 
@@ -983,11 +986,13 @@ static void tell_guard(const event_list *log, int code, bool full)
                 code);
     else if (!attached && named && *named)
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used no device, took "
-                        "JAX's built-in cpu, or is a static or setuid program; nothing was guarded\n");
+                        "JAX's built-in cpu, is a static or setuid program, or was started without this environment "
+                        "(env -i, sudo); nothing was guarded\n");
     else if (!attached)
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin "
-                        "is built in (JAX's own cpu is), or it is a static or setuid program; nothing was guarded. On "
-                        "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which is guarded\n");
+                        "is built in (JAX's own cpu is), it is a static or setuid program, or was started without this "
+                        "environment (env -i, sudo); nothing was guarded. On this machine's CPU, `xlane run "
+                        "--profile=cpu` takes the embedded device, which is guarded\n");
 }
 
 /* Executables that the next start will compile again; said once, however many there were. */

@@ -690,7 +690,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             continue;
         bool same = is(v->event[i], "reason", "identical"), late = is(v->event[i], "phase", "steady");
         bool before = str_of(v->event[i], "against_run").n > 0;
-        v->since += before;
+        v->since += before && is(v->event[i], "result", "compiled");
         v->traced += !before && same;
         v->early += !before && !same && !late;
         v->late += !before && !same && late;
@@ -870,12 +870,14 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
         xl_buf_printf(b, "    and %zu more: the list of --all has them\n", u->ncause - n);
 }
 
-/* Each of the ranks that differ says so. */
+/* Each of the ranks says so, in the same `text` or `error`. */
 static bool said_before(const xl_run_verdict *v, size_t event)
 {
+    const xl_node *e = v->event[event];
     for (size_t i = 0; i < event; i++)
-        if (is(v->event[i], "event", "divergence") &&
-            xl_str_eq(str_of(v->event[i], "text"), str_of(v->event[event], "text")))
+        if (xl_str_eq(str_of(v->event[i], "event"), str_of(e, "event")) &&
+            xl_str_eq(str_of(v->event[i], "text"), str_of(e, "text")) &&
+            xl_str_eq(str_of(v->event[i], "error"), str_of(e, "error")))
             return true;
     return false;
 }
@@ -989,7 +991,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];
         xl_str error = str_of(e, "error");
-        if (is(e, "event", "client") && !flag(e, "ok"))
+        if (is(e, "event", "client") && !flag(e, "ok") && !said_before(v, i))
             xl_buf_printf(b, "the client did not start: %.*s\n", XL_FMT(error));
         else if (is(e, "event", "execute") && error.n) {
             xl_run_name_say(v, e, b);
