@@ -424,6 +424,20 @@ def _():
     assert eval(re.sub(r"<[^>]*: (\d+)>", r"\1", out)) == sent, (out, sent)
 
 
+@check("a_signal_ends_the_wait_before_a_retry")
+def _():
+    fails = "echo 'jax.errors.JaxRuntimeError: UNAVAILABLE: the device is being reset' >&2; exit 1"
+    p = subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, "runs-retries"), "--cache=off", "--retries=9", "--",
+                          "sh", "-c", fails], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                         text=True)
+    while not p.stderr.readline().startswith("xlane: attempt 3 failed"):
+        pass
+    p.send_signal(signal.SIGTERM)
+    said = p.communicate()[1]
+    assert p.returncode == 143 and "ended by signal 15 (Terminated) while it waited to try again" in said, said
+    assert "attempt 4" not in said, said
+
+
 @check("a_signal_that_the_program_ends_by_itself_leaves_whole_counts")
 def _():
     interrupted = STEPS % "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)"
@@ -451,8 +465,20 @@ def _():
     said = re.findall(r"^xlane: (\d+) executables could not be written to the cache in %s, so the next start compiles them "
                       r"again: .*; --cache=DIR names another" % re.escape(cache), err, re.M)
     assert len(said) == 1 and int(said[0]) >= 2, err
-    _, err = python("kept", STEPS % "", cache=os.path.join(TMP, "takes-all"))
+    _, err = python("small", STEPS % "", cache=os.path.join(TMP, "takes-little"), args=["--cache-max=1KiB"])
+    assert "could not be written" in err and " would be dropped at once: --cache-max=SIZE keeps 922 bytes" in err, err
+    kept = os.path.join(TMP, "takes-all")
+    _, err = python("kept", STEPS % "", cache=kept)
     assert "could not be written" not in err, err
+    listed = xlane("cache", "ls", "--cache", kept)
+    n = int(re.search(r"^(\d+) entries, [\d.]+ KiB in ", listed, re.M)[1])
+    packed = os.path.join(TMP, "packed")
+    assert "%d entries in %s; copy it" % (n, packed) in xlane("cache", "export", packed, "--cache", kept)
+    with open(packed, "r+b") as f:
+        f.truncate(os.path.getsize(packed) - 1)
+    text = xlane("cache", "import", packed, "--cache", kept + "-2", status=1)
+    assert "truncated" in text and "; copy it again, or export it again" in text, text
+    assert "removed %d entries, freed " % n in xlane("cache", "prune", "--cache", kept, "--max=1KiB")
 
 
 @check("a_run_that_is_not_recorded_has_a_summary_too")

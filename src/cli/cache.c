@@ -34,6 +34,7 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
     xl_cache_entry *e;
     size_t n, bad = 0;
     uint64_t bytes = 0;
+    char size[32];
     xl_buf b = { 0 };
     if (!xl_file_stat(dir, NULL))
         return none(dir);
@@ -83,8 +84,8 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
                           XL_FMT(e[i].module.n ? e[i].module : XL_STR("?")), e[i].bad ? "  BAD: " : "",
                           e[i].bad ? e[i].bad : "");
         }
-        xl_buf_printf(&b, "%zu entr%s, %.1f MiB in %s; %zu bad%s\n", n, n == 1 ? "y" : "ies", (double)bytes / (1 << 20),
-                      dir, bad, bad ? "; `xlane cache prune` removes them" : "");
+        xl_buf_printf(&b, "%zu entr%s, %s in %s; %zu bad%s\n", n, n == 1 ? "y" : "ies",
+                      xl_cli_size((double)bytes, size), dir, bad, bad ? "; `xlane cache prune` removes them" : "");
         if (*others)
             xl_buf_printf(&b, "%s\n", others);
     }
@@ -127,8 +128,10 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
     bool carries = !strcmp(what, "export") || !strcmp(what, "import");
     size_t n = 0;
     uint64_t freed = 0;
+    char size[32];
     if (carries != (argc == 2))
-        return xl_cli_misuse(cli, carries ? "%s which file?" : "%s takes no file", what);
+        return xl_cli_misuse(cli, carries ? "cache %s takes a file: xlane cache %s FILE" : "cache %s takes no file",
+                             what, what);
     if (dir && xl_home_off(dir))
         return XL_ERR(NOT_FOUND, "the cache is switched off (XLANE_CACHE=%s); --cache=DIR names one", dir);
     if (!dir)
@@ -140,20 +143,26 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
     if (!strcmp(what, "prune")) {
         XL_DO(xl_cache_prune(cli->arena, dir, opt.max, &n, &freed));
         err = done(cli, dir, NULL, n, freed,
-                   xl_strf(cli->arena, "removed %zu, freed %.1f MiB", n, (double)freed / (1 << 20)).p);
+                   xl_strf(cli->arena, "removed %zu entr%s, freed %s", n, n == 1 ? "y" : "ies",
+                           xl_cli_size((double)freed, size))
+                       .p);
     } else if (!strcmp(what, "export")) {
         XL_DO(xl_error_next(xl_cache_export(cli->arena, dir, argv[1], &n), "`xlane cache export FILE` writes another"));
         err = done(
             cli, dir, argv[1], n, 0,
-            xl_strf(cli->arena, "%zu entries in %s; bring it to another host and run `xlane cache import`", n, argv[1])
+            xl_strf(cli->arena, "%zu entr%s in %s; copy it to another host, and there: xlane cache import FILE", n,
+                    n == 1 ? "y" : "ies", argv[1])
                 .p);
     } else if (!strcmp(what, "import")) {
         err = xl_cache_import(cli->arena, dir, argv[1], &n);
         if (err) {
-            err = xl_error_code(err) == XL_CODE_NOT_FOUND ? xl_error_next(err, "check its path") : err;
+            err = xl_error_code(err) == XL_CODE_NOT_FOUND   ? xl_error_next(err, "check its path")
+                  : xl_error_code(err) == XL_CODE_DATA_LOSS ? xl_error_next(err, "copy it again, or export it again")
+                                                            : err;
             goto out;
         }
-        err = done(cli, dir, argv[1], n, 0, xl_strf(cli->arena, "%zu entries taken into %s", n, dir).p);
+        err = done(cli, dir, argv[1], n, 0,
+                   xl_strf(cli->arena, "%zu entr%s taken into %s", n, n == 1 ? "y" : "ies", dir).p);
     } else {
         return xl_cli_misuse(
             cli, "there is no `cache %s`; there are ls (or list), verify, prune, export FILE and import FILE", what);

@@ -44,7 +44,7 @@ out:
 static xl_error *no_capture(xl_arena *a, const char *dir)
 {
     static const char next[] =
-        "`xlane run --capture=nonfinite -- CMD` records the first step with a NaN or Inf";
+        "`xlane run --capture=nonfinite -- CMD` records the first step with a NaN or Inf, --capture=step:10 the tenth";
     const xl_node *environment = xl_node_get(xl_run_about(a, dir).json, "environment"),
                   *asked = xl_node_get(environment, "XLANE_CAPTURE");
     if (xl_run_trained(a, dir))

@@ -21,7 +21,7 @@ static struct {
     sigset_t set, old;
     struct sigaction before[PASSED];
     bool installed;
-    volatile sig_atomic_t child;
+    volatile sig_atomic_t child, stray;
     pid_t witness;
     int fd;                                                /* to the witness; -1: there is none */
 } R = { .fd = -1 };
@@ -75,6 +75,8 @@ static void pass_on(int sig, siginfo_t *info, void *unused)
         (void)came(sig, 0);                                /* `timeout` sends it to us, then to the group */
     else if (child > 0)
         kill(child, sig);
+    else if (sig != SIGUSR1 && sig != SIGUSR2)
+        R.stray = sig;
     errno = e;
 }
 
@@ -119,9 +121,11 @@ void xl_relay_to(pid_t child)
     sigprocmask(SIG_SETMASK, &R.old, NULL);
 }
 
+int xl_relay_stray(void) { return R.stray; }
+
 void xl_relay_end(void)
 {
-    R.child = 0;
+    R.child = R.stray = 0;
     if (R.fd < 0)
         return;
     close(R.fd);

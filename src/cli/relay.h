@@ -11,5 +11,6 @@ void xl_relay_begin(void);          /* before the fork: signals wait until there
 void xl_relay_child(void);          /* in the child: signals as they were */
 void xl_relay_to(pid_t child); /* after the fork; 0: there is no child. Until the process ends, signals do not end it */
 void xl_relay_end(void);            /* the child has ended */
+int xl_relay_stray(void);           /* since then: a signal that would have ended this process; 0: none */
 
 #endif

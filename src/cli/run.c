@@ -710,6 +710,15 @@ static int64_t steps_since(xl_arena *a, const char *dir, size_t before)
     return most;
 }
 
+/* What is in the way needs time to go. Gives the signal that ended the wait, or 0. */
+static int wait_for_retry(int64_t attempt)
+{
+    static const double slice = 0.1;
+    for (double s = attempt < 6 ? (double)(1 << (attempt - 1)) * 0.5 : 16; s > 0 && !xl_relay_stray(); s -= slice)
+        xl_sleep(slice);
+    return xl_relay_stray();
+}
+
 /* *ran: the command of the last attempt. */
 static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, int *code, int64_t *made, char ***ran)
 {
@@ -777,8 +786,11 @@ static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, i
             break;
         if (f.verdict == XL_RETRY_SMALLER)
             now = next;
-        else
-            xl_sleep(k < 6 ? (double)(1 << (k - 1)) * 0.5 : 16);   /* what is in the way needs time to go */
+        else if ((sig = wait_for_retry(k))) {
+            *code = 128 + sig;
+            fprintf(stderr, "xlane: ended by signal %d (%s) while it waited to try again\n", sig, strsignal(sig));
+            break;
+        }
     }
 out:
     xl_buf_fini(&words);

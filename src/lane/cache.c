@@ -816,6 +816,9 @@ static int lock_size(const char *dir, bool wait, bool *locked)
     return fd;
 }
 
+/* What stays of a folder that has reached its bound. */
+static uint64_t kept_of(uint64_t most) { return most - most / 10; }
+
 /* Adds `added` bytes and `more` entries to the count, and keeps the folder within its bound, with a tenth to spare once
  * it was reached. `recount`: by looking at all of them. What went is added to removed and freed. */
 static void account(xl_arena *a, const char *dir, uint64_t most, int64_t added, int64_t more, bool recount,
@@ -837,7 +840,7 @@ static void account(xl_arena *a, const char *dir, uint64_t most, int64_t added, 
         census c = { .a = a };
         each_entry(a, dir, count_one, &c);
         if (c.bytes > most) {
-            uint64_t target = recount ? most : most - most / 10;
+            uint64_t target = recount ? most : kept_of(most);
             qsort(c.p, c.n, sizeof *c.p, oldest_first);
             size_t gone = 0;
             for (size_t i = 0; i < c.n && c.bytes > target; i++)
@@ -869,6 +872,12 @@ static xl_error *add_entry(xl_arena *a, const xl_cache *c, const xl_digest *dige
     XL_KNOWN(c);                                           /* xl_cache_open gave no error */
     char host[256], hex[XL_DIGEST_HEX], *path = entry_path(a, c->dir, digest, ".xle");
     xl_file_info before;
+    uint64_t most = kept_of(c->opts.max_bytes);
+    if (bytes.n > most) {
+        err = XL_ERR(EXHAUSTED, "an entry of %zu bytes would be dropped at once: --cache-max=SIZE keeps %llu bytes",
+                     bytes.n, (unsigned long long)most);
+        goto out;
+    }
     XL_TRY(xl_dir_make_private(xl_str_c(a, xl_path_dir(xl_str_of(path)))), "writing a cache entry");
     int64_t had = xl_file_stat(path, &before) ? (int64_t)before.size : -1;
     XL_TRY(xl_file_write_mode(path, bytes, 0600), "writing a cache entry");

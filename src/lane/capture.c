@@ -317,7 +317,7 @@ xl_error *xl_capture_parse(xl_arena *a, const char *name, xl_str bytes, xl_captu
     xl_digest have, want;
     *c = (xl_capture){ 0 };
     if (!xl_capture_is(bytes))
-        return XL_ERR(INVALID, "%s is no capture; `xlane run --capture=nonfinite -- CMD` makes one", name);
+        return XL_ERR(INVALID, "%s is no capture; `xlane run --capture=step:10 -- CMD` makes one", name);
     memcpy(&length, bytes.p + MAGIC, sizeof length);
     memcpy(want.b, bytes.p + MAGIC + 8, sizeof want.b);
     if (length > bytes.n - HEAD)
@@ -381,7 +381,7 @@ xl_error *xl_capture_read(xl_arena *a, const char *path, xl_capture *c)
     void *map = st.st_size ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
     close(fd);
     if (map == MAP_FAILED)
-        return XL_ERR(INVALID, "%s is no capture; `xlane run --capture=nonfinite -- CMD` makes one", path);
+        return XL_ERR(INVALID, "%s is no capture; `xlane run --capture=step:10 -- CMD` makes one", path);
     xl_error *err = xl_capture_parse(a, path, (xl_str){ map, (size_t)st.st_size }, c);
     c->map = map;
     c->mapped = (size_t)st.st_size;
