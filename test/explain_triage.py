@@ -409,6 +409,43 @@ def _():
             r".*\((\d+) of (\d+) steps in all\)\n", said)} == waited[1], (name, said)
 
 
+@check("W4_a_function_goes_by_its_own_name_and_what_changed_around_it_by_its_own")
+def _():
+    text = """
+import jax, jax.numpy as jnp
+from functools import partial
+class Model:
+    def __call__(self, w, x):
+        return w - 0.1 * jnp.mean(x @ w) * w
+apply = jax.jit(Model())
+@partial(jax.jit, static_argnames="train")
+def run(w, x, train):
+    x = x @ w
+    if train:
+        x = jnp.where(x > 0, x, 0.)  # HERE
+    return x.mean()
+config = {"rate": 0.5}
+def make():
+    return jax.jit(lambda w: w * config["rate"])
+w = jnp.ones((8, 8))
+for i in range(20):
+    w = apply(w, jnp.ones((4 if i < 14 else 6, 8)))
+    run(w, w, train=i < 14)
+    if i % 7 == 0:
+        config["rate"] /= 2
+        scale = make()
+    scale(w)
+"""
+    folder, err = python("around", text)
+    said = xlane("explain", folder)
+    assert "xlane: Model.__call__ is compiled again: " in err and "unnamed" not in err + said, err + said
+    assert "\n`Model.__call__` compiled 2 times" in "\n" + said, said
+    assert re.search(r"`run` compiled 2 times: .*a call of _where at \S*around.py:%d \(static argument `train` "
+                     r"changed from True to False\); a Python value chose" % line_of(text), said), said
+    assert re.search(r"`_lambda` \S+ compiled 3 times: `config\['rate'\]` took 0.25, 0.125, 0.0625 at ", said), said
+    assert "func.call" not in said and "static argument `train` changed from True to False; called" in err, said + err
+
+
 @check("W6_a_wait_without_a_read_is_counted_apart")
 def _():
     text = LOOPS.replace("TIMES", "30").replace("EVALUATED", "y.block_until_ready()")
@@ -416,7 +453,7 @@ def _():
     said = xlane("explain", folder)
     assert "xlane: 0 steps waited until the host had read a result" in err and "sync: " not in said, err + said
     assert "\n`evaluate`: the host waited for the end of 29 of 30 steps before it started the next one, and read none " \
-        "of their results (block_until_ready)" in said and "`train`: the host" not in said, said
+        "of their results (block_until_ready; " in said and "`train`: the host" not in said, said
 
 
 @check("W7_functions_of_one_name_in_several_processes_are_one_if_they_are_of_one_line")

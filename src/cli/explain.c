@@ -39,7 +39,7 @@ static void put_why(xl_buf *b, const xl_node *e)
     xl_str words = str_of(e, "words"), cache = str_of(e, "cache_detail");
     const xl_node *detail = xl_node_get(e, "detail");
     for (int follows = 0; follows < 2; follows++)
-        for (size_t i = 0, shown = 0; detail && i < detail->n; i++) {
+        for (size_t i = 0, shown = 0, said = 0; detail && i < detail->n; i++) {
             const xl_node *f = xl_node_get(detail->kid[i], "follows");
             if ((f && f->b) != (follows == 1))
                 continue;
@@ -48,8 +48,12 @@ static void put_why(xl_buf *b, const xl_node *e)
                 break;
             }
             const xl_node *maybe = xl_node_get(detail->kid[i], "perhaps");
-            xl_buf_printf(b, "             %s%s%.*s\n", maybe && maybe->b ? "perhaps " : "",
-                          follows ? "as a result: " : "", XL_FMT(str_of(detail->kid[i], "text")));
+            bool perhaps = maybe && maybe->b;
+            const char *head = !follows  ? ""
+                               : perhaps ? "perhaps as a result: "
+                               : said++  ? "             "
+                                         : "as a result: ";
+            xl_buf_printf(b, "             %s%.*s\n", head, XL_FMT(str_of(detail->kid[i], "text")));
         }
     if (words.n)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(words));
@@ -113,7 +117,8 @@ static const alike *alike_of(const alikes *g, const xl_node *e)
 static void put_compile(xl_buf *b, const alike *mine)
 {
     const xl_node *e = mine->first;
-    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %7.1f ms  %.*s, %.*s%s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
+    xl_str name = str_of(e, "name").n ? str_of(e, "name") : str_of(e, "module"); /* pmap's modules are all one's */
+    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %7.1f ms  %.*s, %.*s%s", num_of(e, "t"), XL_FMT(name),
                   XL_FMT(str_of(e, "result")), num_of(e, "seconds") * 1e3, XL_FMT(str_of(e, "phase")),
                   XL_FMT(str_of(e, "reason")), is(e, "reason", "first") ? " of its name" : "");
     if (num_of(e, "number") > 1 && !is(e, "reason", "first"))

@@ -433,7 +433,7 @@ static void say_why(compile *c, const xl_verdict *v)
         xl_buf_printf(b, "%s%.*s", b->n ? "; " : "", XL_FMT(v->words));
     if (v->config.n)
         xl_buf_printf(b, "%s%.*s", b->n ? "; " : "", XL_FMT(v->config));
-    if (v->values.n && b->n + v->values.n < MOST)
+    if (v->values.n && b->n + v->values.n < 2 * MOST)
         xl_buf_printf(b, "; %.*s", XL_FMT(v->values));
     if (v->called.n)
         xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
@@ -976,7 +976,7 @@ static PJRT_Error *produce(guard_state *g, compile *c, bool cache)
                                                   : look_alone(g, c, &found, &lease, &leased);
     PJRT_Error *out = NULL;
     if (c->why.n && !c->quiet && g->policy == XL_POLICY_WARN) /* before it is compiled, which may take minutes */
-        guard_say("%s %s: %.*s", c->name,
+        guard_say("%s %s: %.*s", c->called[0] ? c->called : c->name,
                   !loaded                           ? "is compiled again"
                   : !strcmp(c->reason, "identical") ? "was loaded from the cache"
                                                     : "changed, and was loaded from the cache",

@@ -59,9 +59,11 @@ static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str
             return "unused";
         }
         type = xl_str_cut(&rest, ' ');
-        bool anew = xl_str_is(y.kind, "anew");
+        bool anew = xl_str_is(y.kind, "anew"), code = xl_str_is(type, "function") || xl_str_is(type, "partial");
         *how = xl_strf(a, "for %.*s, which is another %.*s%s", XL_FMT(called(a, &y)), XL_FMT(type),
-                       anew ? " and has no __eq__ and __hash__" : " by its __hash__");
+                       code   ? ""
+                       : anew ? " and has no __eq__ and __hash__"
+                              : " by its __hash__");
         word = anew ? "anew" : "unused";
     }
     return word;

@@ -242,6 +242,8 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         s->times++;
         s->ops += (uint32_t)num_of(d, "ops");
         count_growth(s, e, d);
+        if (!s->nvalue && (c->ask == XL_ASK_BRANCH || c->ask == XL_ASK_VALUE) && !s->values.n)
+            s->values = str_of(e, "values");
         if (listed) {
             xl_str text = str_of(d, "text");
             const char *end = memmem(text.p, text.n, " was ", 5);
@@ -740,15 +742,18 @@ bool xl_verdict_sized(const xl_run_verdict *v)
 /* counted: how often it was is said already */
 static void say_cause(const xl_cause_seen *c, bool counted, xl_buf *b)
 {
+    enum { VALUES = 8 };
     xl_buf_printf(b, "%.*s", XL_FMT(c->what));
     if (c->nvalue)
         xl_buf_puts(b, c->join ? c->join : " took ");
-    for (size_t i = 0; i < c->nvalue && i < 12; i++)
+    for (size_t i = 0; i < c->nvalue && i < VALUES; i++)
         xl_buf_printf(b, "%s%.*s", i ? ", " : "", XL_FMT(c->value[i]));
-    if (c->nvalue > 12)
-        xl_buf_printf(b, " and %zu more (--json lists all)", c->nvalue - 12);
+    if (c->nvalue > VALUES)
+        xl_buf_printf(b, " and %zu more (--json lists all)", c->nvalue - VALUES);
     if (c->where.n && !memmem(c->what.p, c->what.n, c->where.p, c->where.n))
         xl_buf_printf(b, " at %.*s", XL_FMT(c->where));
+    if (c->values.n)
+        xl_buf_printf(b, " (%.*s)", XL_FMT(c->values));
     if (!c->nvalue && c->times > 1 && !counted)
         xl_buf_printf(b, " (%d times)", c->times);
     if (c->more)
@@ -934,8 +939,8 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         say_name(u->name, u->function, b);
         xl_buf_printf(b,
                       ": the host waited for the end of %s%llu of %llu steps before it started the next one, and read "
-                      "none of their results (block_until_ready), so the device had nothing queued meanwhile; wait "
-                      "once after the loop, or every N steps\n",
+                      "none of their results (block_until_ready; some libraries call it, as equinox.filter_jit does), "
+                      "so the device had nothing queued meanwhile; wait once after the loop, or every N steps\n",
                       xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited,
                       (unsigned long long)u->runs);
     }

@@ -19,6 +19,14 @@ typedef struct {
     const uint32_t *same_a, *same_b; /* of values that an earlier op computes too: that one's; NULL: none do */
 } pair;
 
+/* "stablehlo.add"; "a call of _where", which the user may know. */
+static const char *op_words(xl_arena *a, const xl_op *op)
+{
+    if (op->code != XL_OP_CALL)
+        return xl_op_text(op);
+    return xl_strf(a, "a call of %.*s", XL_FMT(xl_op_str(op, XL_SLOT(CALL, callee)))).p;
+}
+
 static void became(pair *p, xl_value a, xl_value b)
 {
     p->to[a.id] = b.id;
@@ -155,7 +163,7 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
     x.own_line = line && line != xl_diff_line(d->b, xl_diff_caller(d->b)) && !xl_diff_on_line(&d->of_a, line);
     x.before = xl_say_attr(d->arena, s);
     x.after = xl_say_attr(d->arena, t);
-    const char *by = xl_op_text(use);
+    const char *by = op_words(d->arena, use);
     if (alike && !s->splat && !t->splat && s->type->rank && s->data.n == t->data.n) { /* which element */
         size_t size = xl_dtype_bytes(s->dtype), first = s->data.n, differ = 0;
         for (size_t i = 0; i < s->data.n; i += size)
@@ -268,9 +276,9 @@ static xl_str value_words(xl_differ *d, const xl_func *f, xl_value v)
     if (c)
         return xl_strf(d->arena, "constant %.*s", XL_FMT(xl_say_attr(d->arena, c->attr[0])));
     if (x->def && x->def->nout > 1)
-        return xl_strf(d->arena, "result %u of %s", x->index, xl_op_text(x->def));
+        return xl_strf(d->arena, "result %u of %s", x->index, op_words(d->arena, x->def));
     if (x->def)
-        return xl_str_of(xl_op_text(x->def));
+        return xl_str_of(op_words(d->arena, x->def));
     if (x->region == f->body) {
         xl_str name = xl_diff_arg_name(f, x->index);
         return name.n ? name : xl_strf(d->arena, "argument %u", x->index);
@@ -327,7 +335,8 @@ static void note_number(xl_differ *d, const xl_diff_read *r, bool state, xl_str 
     xl_diff x = { .arg = -1, .dim = -1, .before = before, .after = after };
     x.kind = state ? XL_DIFF_SETUP : XL_DIFF_CONSTANT;
     xl_diff_place(d->b, r->use->loc, &x);
-    x.text = xl_strf(d->arena, "%.*s, used by %s%.*s", XL_FMT(words), xl_op_text(r->use), XL_FMT(xl_diff_at(d, &x)));
+    x.text =
+        xl_strf(d->arena, "%.*s, used by %s%.*s", XL_FMT(words), op_words(d->arena, r->use), XL_FMT(xl_diff_at(d, &x)));
     xl_diff_note(d, x);
 }
 
@@ -591,7 +600,7 @@ static bool changes_form(const xl_op *op)
 
 /* own_line: one of them is of a line that the other program has not, and none of them reads an argument that it has
  * not. */
-static ops_run run_of(const xl_func *f, const bool *own, const bool *made, const xl_diff_lines *other,
+static ops_run run_of(xl_arena *arena, const xl_func *f, const bool *own, const bool *made, const xl_diff_lines *other,
                       const xl_region *r, const uint32_t *idx, uint32_t n)
 {
     ops_run out = { .n = n };
@@ -609,7 +618,7 @@ static ops_run run_of(const xl_func *f, const bool *own, const bool *made, const
         out.own_work |= only && !(made && op->nout && made[op->out[0].id]);
         out.work |= !changes_form(op);
         reads |= own_arg(f, own, op);
-        add_name(&out, xl_op_text(op));
+        add_name(&out, op_words(arena, op));
     }
     out.own_line &= !reads;
     out.own_work &= !reads;
@@ -702,8 +711,8 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     if ((!nwent && !ncame) || d->n >= d->most)
         return;
     const bool *made_a = p->depth == 0 ? d->made_a : NULL, *made_b = p->depth == 0 ? d->made_b : NULL;
-    ops_run old = run_of(p->fa, d->went, made_a, &d->of_b, ra, went, nwent),
-            new = run_of(p->fb, d->came, made_b, &d->of_a, rb, came, ncame), *shown = ncame ? &new : &old;
+    ops_run old = run_of(d->arena, p->fa, d->went, made_a, &d->of_b, ra, went, nwent),
+            new = run_of(d->arena, p->fb, d->came, made_b, &d->of_a, rb, came, ncame), *shown = ncame ? &new : &old;
     d->work |= old.work || new.work;
     const xl_module *m = ncame ? d->b : d->a;
     d->own_stack |= own_stack(d->a, &d->stack_b, ra, went, nwent) || own_stack(d->b, &d->stack_a, rb, came, ncame);

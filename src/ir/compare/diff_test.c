@@ -142,7 +142,7 @@ TEST(a_constant_is_placed_where_the_changed_reader_is)
              "%0 = stablehlo.multiply %a, %e : tensor<4xf32> loc(\"t.py\":15:1)\n"
              " %1 = func.call @clip(%0, %c) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>\n"
              " return %1 : tensor<4xf32>") CLIP,
-        XL_DIFF_CONSTANT, "constant 1 -> 0.5, used by func.call at t.py:42");
+        XL_DIFF_CONSTANT, "constant 1 -> 0.5, used by a call of clip at t.py:42");
 #define MASK(v, t) MAIN("%a: tensor<4xf32>", \
     "%c = stablehlo.constant dense<" v "> : tensor<2x2x" t "> loc(\"c.py\":1:1)\n" \
     " %d = stablehlo.convert %c : (tensor<2x2x" t ">) -> tensor<2x2xf32>\n" \
