@@ -591,6 +591,38 @@ static void count_runs(xl_arena *a, const char *dir, xl_metrics *all, member *me
     }
 }
 
+/* Compiles of each unit, per process: ranks compile the same. */
+static void add_up(const member *mem, size_t nmem)
+{
+    for (size_t k = 0; k < nmem; k++) {
+        member sum = mem[k];
+        for (size_t q = 0; q < nmem; q++)
+            if (q != k && mem[q].unit == mem[k].unit && mem[q].pid == mem[k].pid) {
+                sum.n += mem[q].n;
+                sum.cached += mem[q].cached;
+                sum.loaded += mem[q].loaded;
+                sum.failed += mem[q].failed;
+            }
+        xl_run_unit *u = sum.unit;
+        bool counted = false;                              /* this process, as another member of the unit */
+        for (size_t q = 0; q < k; q++)
+            counted |= mem[q].unit == u && mem[q].pid == mem[k].pid;
+        if (!counted) {
+            u->alike = !u->processes++ || (u->alike && sum.n == u->compiles && sum.cached == u->cached &&
+                                           sum.loaded == u->loaded && sum.failed == u->failed);
+            u->all_compiles += sum.n;
+            u->all_cached += sum.cached;
+            u->all_loaded += sum.loaded;
+        }
+        if (sum.n + sum.failed > u->compiles + u->failed) {
+            u->compiles = sum.n;
+            u->cached = sum.cached;
+            u->loaded = sum.loaded;
+            u->failed = sum.failed;
+        }
+    }
+}
+
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
 {
     xl_error *err = NULL;
@@ -650,33 +682,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     }
     if (m)
         count_runs(a, dir, m, mem, nmem);
-    for (size_t k = 0; k < nmem; k++) {                    /* per process: ranks compile the same */
-        member sum = mem[k];
-        for (size_t q = 0; q < nmem; q++)
-            if (q != k && mem[q].unit == mem[k].unit && mem[q].pid == mem[k].pid) {
-                sum.n += mem[q].n;
-                sum.cached += mem[q].cached;
-                sum.loaded += mem[q].loaded;
-                sum.failed += mem[q].failed;
-            }
-        xl_run_unit *u = sum.unit;
-        bool counted = false;                              /* this process, as another member of the unit */
-        for (size_t q = 0; q < k; q++)
-            counted |= mem[q].unit == u && mem[q].pid == mem[k].pid;
-        if (!counted) {
-            u->alike = !u->processes++ || (u->alike && sum.n == u->compiles && sum.cached == u->cached &&
-                                           sum.loaded == u->loaded && sum.failed == u->failed);
-            u->all_compiles += sum.n;
-            u->all_cached += sum.cached;
-            u->all_loaded += sum.loaded;
-        }
-        if (sum.n + sum.failed > u->compiles + u->failed) {
-            u->compiles = sum.n;
-            u->cached = sum.cached;
-            u->loaded = sum.loaded;
-            u->failed = sum.failed;
-        }
-    }
+    add_up(mem, nmem);
     find_functions(v);
     find_end(a, dir, v);
     uint64_t ran = 0;
