@@ -28,7 +28,8 @@ const char *xl_variables_near(xl_str name)
             near = known[i];
         }
     }
-    return best <= 1 + (name.n > 6 ? name.n - 6 : 0) / 4 ? near : "";
+    size_t own = name.n - (xl_str_starts(name, XL_STR("XLANE_CPU_")) ? sizeof "XLANE_CPU_" : sizeof "XLANE_") + 1;
+    return name.n > own && best <= 1 + own / 4 ? near : "";
 }
 
 void xl_variables_unknown(xl_buf *out)

@@ -47,5 +47,5 @@ TEST(unknown_values_and_names)
     refused("XLANE_CPU_COLLECTIVE_TIMEOUT", "0", "seconds");
     refused("XLANE_CPU_COLLECTIVE_TIMEOUT", "nan", "seconds");
     refused("XLANE_CPU_FUSE", "0", "XLANE_CPU_PLAN, XLANE_CPU_CHECK");
-    refused("XLANE_CPU_THREAD", "2", "XLANE_CPU_THREADS");
+    refused("XLANE_CPU_THREAD", "2", "did you mean XLANE_CPU_THREADS?");
 }
