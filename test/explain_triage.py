@@ -409,6 +409,21 @@ def _():
             r".*\((\d+) of (\d+) steps in all\)\n", said)} == waited[1], (name, said)
 
 
+@check("W5_slices_of_a_new_size_each_time_are_told_of")
+def _():
+    text = """
+import jax, jax.numpy as jnp, numpy as np
+x = jnp.arange(100.0)
+for i in range(1, 30):
+    np.asarray(x[:SIZE])  # HERE
+"""
+    for size, told in ("i", "yes"), ("30", "no"):
+        said = xlane("explain", python("sliced_" + told, text.replace("SIZE", size))[0])
+        assert (re.search(r"for new shapes all along: `dynamic_slice` at \S+:%d 28 times \(the size of a slice took \[2\], "
+                          % line_of(text), said) is not None) == (told == "yes"), said
+        assert answers(said) == (told, "no", "no", "no"), said
+
+
 @check("W4_a_function_goes_by_its_own_name_and_what_changed_around_it_by_its_own")
 def _():
     text = """

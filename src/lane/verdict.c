@@ -464,7 +464,10 @@ static const xl_node *new_shape(const xl_node *e)
     for (size_t i = 0; detail && i < detail->n; i++) {
         const xl_node *d = detail->kid[i];
         const xl_cause *c = detail_cause(e, d);
-        if (c && c->ask == XL_ASK_SHAPE && xl_node_get(d, "arg") && !flag(d, "follows") && str_of(d, "where").n)
+        bool sliced = xl_str_ends(str_of(d, "part"), XL_STR(" slice_sizes")) ||
+                      xl_str_ends(str_of(d, "part"), XL_STR(" limit_indices"));
+        bool sized = c && c->ask == XL_ASK_SHAPE && xl_node_get(d, "arg") && !flag(d, "follows");
+        if ((sized || sliced) && str_of(d, "where").n)
             return d;
     }
     return NULL;
@@ -479,7 +482,9 @@ static void find_grown(xl_arena *a, xl_run_verdict *v)
         if (!d)
             continue;
         xl_run_grown *g = NULL;
-        xl_str who = xl_node_get(d, "dim") ? xl_strf(a, "dimension %.0f", num_of(d, "dim")) : XL_STR("");
+        xl_str who = xl_node_get(d, "dim") ? xl_strf(a, "dimension %.0f", num_of(d, "dim"))
+                     : str_of(d, "part").n    ? XL_STR("the size of a slice")
+                                              : XL_STR("");
         for (size_t k = 0; k < v->ngrown && !g; k++)
             if (v->grown[k].unit == v->of[i] && xl_str_eq(v->grown[k].where, str_of(d, "where")))
                 g = &v->grown[k];
