@@ -43,9 +43,9 @@ CFLAGS_gather = -O3
 CFLAGS_fold_generic = -O3 -fno-trapping-math
 CFLAGS_fold_avx2 = $(CFLAGS_gemm_avx2) -fno-trapping-math
 CFLAGS_fold_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math
-CFLAGS_fft_generic = -O3 -fno-trapping-math
-CFLAGS_fft_avx2 = $(CFLAGS_fold_avx2)
-CFLAGS_fft_avx512 = $(CFLAGS_fold_avx512)
+CFLAGS_fft_generic = -O2 -fno-trapping-math
+CFLAGS_fft_avx2 = $(CFLAGS_fold_avx2) -O2
+CFLAGS_fft_avx512 = $(CFLAGS_fold_avx512) -O2
 CFLAGS_strided = -O3
 CFLAGS_spectral = -O3 -fno-trapping-math
 # Rows of a few elements are copied in place there, not by a call of memmove for each.
@@ -166,7 +166,7 @@ $(B)/obj/cpu/pjrt/python.o: XCFLAGS += -I$(B)/gen -Wno-overlength-strings
 kernel   = $(or $(findstring /arch/,$(1)),$(filter gemm_% vmath_% strip_% fold_%,$(notdir $(1))))
 plain    = $(if $(SAN),$(if $(kernel),-O1 $(if $(FUZZ),-fno-sanitize=all)))
 # Test programs run once: compiling them well would take longer than running them.
-$(B)/obj/%_test.o $(B)/test/%: private OPT = -O1
+$(B)/obj/%_test.o $(B)/test/%: private override OPT = -O1
 $(B)/obj/%.o: src/%.c | $(if $(checked),$(B)/named)
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) $(call plain,$*) -c $< -o $@

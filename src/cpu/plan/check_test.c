@@ -160,6 +160,6 @@ static void every(uint32_t k, uint32_t most, uint32_t step)
         FAIL("no change of kind %u was made", kind);
 }
 TEST(memory_used_twice) { every(0, 2000, (uint32_t)xl_test_amount(1, 1, 17)); }
-TEST(operands_exchanged) { every(1, 60, 1); }
-TEST(steps_left_out) { every(2, 60, 1); }
-TEST(results_in_an_argument) { every(3, 60, 1); }
+TEST(operands_exchanged) { every(1, 60, (uint32_t)xl_test_amount(1, 1, 3)); }
+TEST(steps_left_out) { every(2, 60, (uint32_t)xl_test_amount(1, 1, 3)); }
+TEST(results_in_an_argument) { every(3, 60, (uint32_t)xl_test_amount(1, 1, 3)); }
