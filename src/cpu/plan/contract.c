@@ -54,9 +54,10 @@ static const xl_op *product(const contract *c, const xl_op *op, uint32_t k)
 /* The op that is `op` and a product that it reads; appended nowhere. */
 static xl_op *fused(contract *c, const xl_op *op)
 {
-    const xl_type *t = op->nout == 1 ? xl_out_type(c->f, op, 0) : NULL;
-    if ((op->code != XL_OP_ADD && op->code != XL_OP_SUBTRACT) || op->extra || t->kind != XL_TY_TENSOR || t->quant ||
-        (t->dtype != XL_F32 && t->dtype != XL_F64))
+    if ((op->code != XL_OP_ADD && op->code != XL_OP_SUBTRACT) || op->extra)
+        return NULL;
+    const xl_type *t = xl_out_type(c->f, op, 0);
+    if (t->kind != XL_TY_TENSOR || t->quant || (t->dtype != XL_F32 && t->dtype != XL_F64))
         return NULL;
     const xl_op *d[2] = { product(c, op, 0), product(c, op, 1) };
     uint32_t k = d[0] && c->uses[op->in[0].id] == 1 ? 0 : 1;
