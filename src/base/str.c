@@ -129,6 +129,16 @@ bool xl_str_f64(xl_str s, double *out)
     return true;
 }
 
+const char *xl_size_words(double n, char out[32])
+{
+    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+    int u = 0;
+    for (; n >= 1024 && u < 4; u++)
+        n /= 1024;
+    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", n, unit[u]);
+    return out;
+}
+
 bool xl_str_size(xl_str s, uint64_t *out)
 {
     static const struct { const char *unit; uint64_t by; } units[] = {

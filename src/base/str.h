@@ -31,6 +31,7 @@ xl_str xl_strf(xl_arena *a, const char *fmt, ...) XL_PRINTF(2, 3);
 size_t xl_str_distance(xl_str a, xl_str b);                  /* edit distance, for "did you mean" */
 bool xl_str_i64(xl_str s, int64_t *out);                     /* whole string, decimal or 0x; false if not a number */
 bool xl_str_f64(xl_str s, double *out);                      /* whole string, whatever the locale; inf and nan too */
+const char *xl_size_words(double n, char out[32]);           /* "512 bytes", "22.1 KiB", "23.5 GiB"; returns out */
 bool xl_str_size(xl_str s, uint64_t *out);                   /* "16MiB", "2GB", "4096" */
 
 typedef struct { char *p; size_t n, cap; bool failed; } xl_buf;

@@ -85,7 +85,7 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
                           e[i].bad ? e[i].bad : "");
         }
         xl_buf_printf(&b, "%zu entr%s, %s in %s; %zu bad%s\n", n, n == 1 ? "y" : "ies",
-                      xl_cli_size((double)bytes, size), dir, bad, bad ? "; `xlane cache prune` removes them" : "");
+                      xl_size_words((double)bytes, size), dir, bad, bad ? "; `xlane cache prune` removes them" : "");
         if (*others)
             xl_buf_printf(&b, "%s\n", others);
     }
@@ -144,7 +144,7 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
         XL_DO(xl_cache_prune(cli->arena, dir, opt.max, &n, &freed));
         err = done(cli, dir, NULL, n, freed,
                    xl_strf(cli->arena, "removed %zu entr%s, freed %s", n, n == 1 ? "y" : "ies",
-                           xl_cli_size((double)freed, size))
+                           xl_size_words((double)freed, size))
                        .p);
     } else if (!strcmp(what, "export")) {
         XL_DO(xl_error_next(xl_cache_export(cli->arena, dir, argv[1], &n), "`xlane cache export FILE` writes another"));

@@ -17,7 +17,7 @@ static void put_size(xl_buf *b, const char *what, int64_t v)
 {
     char size[32];
     if (v >= 0)
-        xl_buf_printf(b, ", %s %s", what, xl_cli_size((double)v, size));
+        xl_buf_printf(b, ", %s %s", what, xl_size_words((double)v, size));
 }
 
 static void put_entry(xl_buf *b, const xl_catalog_entry *e)

@@ -55,16 +55,6 @@ void xl_cli_wrap(xl_buf *b)
     *b = out;
 }
 
-const char *xl_cli_size(double n, char out[32])
-{
-    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
-    int u = 0;
-    for (; n >= 1024 && u < 4; u++)
-        n /= 1024;
-    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", n, unit[u]);
-    return out;
-}
-
 xl_error *xl_cli_put(xl_buf *b)
 {
     xl_error *err = NULL;

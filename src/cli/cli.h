@@ -49,8 +49,6 @@ typedef struct {
 void xl_cli_exit(const xl_cli *cli, int status);
 /* An error with exit status 2: the command line is wrong. */
 xl_error *xl_cli_misuse(const xl_cli *cli, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
-/* "512 bytes", "22.1 KiB", "23.5 GiB"; returns `out`. */
-const char *xl_cli_size(double n, char out[32]);
 /* Writes the buffer to standard output, adding a final newline if it has none, and frees it. */
 xl_error *xl_cli_put(xl_buf *b) XL_MUST_USE;
 /* On a terminal: breaks lines that are wider than it at spaces, the rest indented by four more. */

@@ -19,7 +19,7 @@ static void put_size(xl_buf *b, int64_t v)
     if (v < 0)
         xl_buf_printf(b, "%12s", "-");
     else
-        xl_buf_printf(b, "%12s", xl_cli_size((double)v, size));
+        xl_buf_printf(b, "%12s", xl_size_words((double)v, size));
 }
 
 static xl_error *memory(const xl_cli *cli, int argc, char **argv)

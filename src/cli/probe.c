@@ -18,7 +18,7 @@ static const xl_opt opts[] = {
 static void put_bytes(xl_buf *b, int64_t n)
 {
     char size[32];
-    xl_buf_puts(b, xl_cli_size((double)n, size));
+    xl_buf_puts(b, xl_size_words((double)n, size));
 }
 
 static void put_device(xl_buf *b, const xl_probe_device *d)

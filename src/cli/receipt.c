@@ -55,7 +55,7 @@ static void put_fact(xl_buf *b, const xl_node *f)
     int64_t bytes;
     char size[32];
     if (xl_str_is(text_of(f, "fact"), "peak_memory") && xl_str_i64(value, &bytes))
-        value = xl_str_of(xl_cli_size((double)bytes, size));
+        value = xl_str_of(xl_size_words((double)bytes, size));
     xl_buf_printf(b, "  %-14.*s %.*s\n", XL_FMT(text_of(f, "fact")), XL_FMT(value.n ? value : XL_STR("none")));
     if (when.n)
         xl_buf_printf(b, "  %-14s check again %.*s\n", "", XL_FMT(when));

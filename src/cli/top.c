@@ -291,10 +291,10 @@ static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
         const memory *m = &v->mem[i];
         char size[3][32];
         xl_buf_printf(b, "memory of rank %.*s device %.*s: %s in use, peak %s", XL_FMT(m->rank), XL_FMT(m->device),
-                      xl_cli_size((double)m->use, size[0]), xl_cli_size((double)m->peak, size[1]));
+                      xl_size_words((double)m->use, size[0]), xl_size_words((double)m->peak, size[1]));
         if (m->limit > 0)
             xl_buf_printf(b, " (%.1f%% of the device's %s)", 100.0 * (double)m->peak / (double)m->limit,
-                          xl_cli_size((double)m->limit, size[2]));
+                          xl_size_words((double)m->limit, size[2]));
         xl_buf_putc(b, '\n');
     }
     size_t room = rows > used + 1 ? rows - used - 1 : 3, n = v->v.nevent, from = n > room ? n - room : 0;

@@ -65,7 +65,9 @@ xl_error *xl_store_new(PJRT_Device *d, size_t bytes, xl_store **out)
     if (!data) {
         free(s);
         xl_device_give(d, bytes);
-        return XL_ERR(EXHAUSTED, "no host memory for a buffer of %zu bytes", bytes);
+        char need[32], all[32];
+        return XL_ERR(EXHAUSTED, "no host memory for a buffer of %s: the host has %s in all",
+                      xl_size_words((double)bytes, need), xl_size_words((double)d->total, all));
     }
     atomic_init(&s->ref, 1);
     s->data = data;

@@ -149,7 +149,10 @@ static xl_error *run_share(share *s, void **mem)
     if (!s->temp)
         s->temp = xl_data_alloc(p->temp_bytes + XL_ALIGN);
     if (!s->temp) {
-        err = XL_ERR(EXHAUSTED, "no host memory for the %zu bytes of temporaries of %s", p->temp_bytes, e->name);
+        char need[32], all[32];
+        err = XL_ERR(EXHAUSTED, "no host memory for the %s of temporaries of %s: the host has %s in all",
+                     xl_size_words((double)p->temp_bytes, need), e->name,
+                     xl_size_words((double)s->device->total, all));
         goto out;
     }
     uint64_t rng[2];
