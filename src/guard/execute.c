@@ -13,6 +13,8 @@ static void count_step(guard_state *g, xl_module_metrics *mm)
         if (now && xl_module_metrics_seconds(mm, XL_M_ExecuteTime) <= xl_module_metrics_seconds(now, XL_M_ExecuteTime))
             return;
         atomic_store_explicit(&g->step_module, mm, memory_order_relaxed);
+        for (xl_metric_id w = XL_M_StepTime; w <= XL_M_StepHostGap; w++)
+            xl_metrics_forget(g->metrics, w);              /* they were of the other one's steps */
     }
     uint64_t step = xl_module_metrics_count(mm, XL_M_ExecuteTime);
     atomic_store_explicit(&g->step, step, memory_order_relaxed);
@@ -239,7 +241,7 @@ typedef struct { guard_plugin *p; xl_module_metrics *mm; uint64_t step; } finish
 static void step_done(guard_state *g, xl_module_metrics *mm, uint64_t step)
 {
     double busy = xl_steps_done(g->steps, step, xl_now());
-    if (busy > 0)
+    if (busy > 0 && mm == atomic_load_explicit(&g->step_module, memory_order_relaxed))
         xl_metrics_time(g->metrics, mm, XL_M_StepDeviceTime, busy);
 }
 

@@ -61,13 +61,16 @@ static void free_set(xl_meter *set)
         free((void *)set[w].bucket);
 }
 
+static void clear(xl_meter *t)
+{
+    t->n = t->sum = t->below = t->most = 0;
+    for (int b = 0; t->bucket && b < XL_HIST; b++)
+        t->bucket[b] = 0;
+}
 static void clear_set(xl_meter *set)
 {
-    for (int w = 0; w < XL_M_COUNT; w++) {
-        set[w].n = set[w].sum = set[w].below = set[w].most = 0;
-        for (int b = 0; set[w].bucket && b < XL_HIST; b++)
-            set[w].bucket[b] = 0;
-    }
+    for (int w = 0; w < XL_M_COUNT; w++)
+        clear(&set[w]);
 }
 
 void xl_metrics_free(xl_metrics *m)
@@ -94,6 +97,8 @@ void xl_metrics_reset(xl_metrics *m)
         m->module[i]->row = 0;
     }
 }
+
+void xl_metrics_forget(xl_metrics *m, xl_metric_id w) { clear(&m->total[w]); }
 
 bool xl_metrics_idle(const xl_metrics *m)
 {

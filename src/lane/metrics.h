@@ -54,6 +54,7 @@ typedef struct xl_module_metrics xl_module_metrics;        /* one module of it *
 xl_metrics *xl_metrics_new(void);                          /* NULL: no memory */
 void xl_metrics_free(xl_metrics *m);
 void xl_metrics_reset(xl_metrics *m); /* all from nothing: in a forked child, whose parent tells the rest */
+void xl_metrics_forget(xl_metrics *m, xl_metric_id which); /* its total, from nothing; modules keep theirs */
 bool xl_metrics_idle(const xl_metrics *m);                 /* nothing was counted */
 /* The module's own set, made when first asked for; NULL without memory. Lives as long as m. */
 xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str module);
