@@ -83,6 +83,49 @@ def _():
     assert told and 20 <= float(told[2]) <= float(told[1]) and "for the host (medians)" not in said["works"], said
 
 
+@check("W4_ops_that_compile_all_along_are_what_the_summary_sends_to_explain_for")
+def _():
+    text = """
+import jax, jax.numpy as jnp
+@jax.jit
+def step(w):
+    return w * 0.9, jnp.sum(w)
+w, losses = jnp.ones(8), []
+for i in range(30):
+    w, l = step(w)
+    losses.append(l)
+    mean = jnp.stack(losses).mean()
+"""
+    for name, script, grows in ("grows", text, True), ("keeps", text.replace("append(l)", "append(l); del losses[:-1]"),
+                                                       False):
+        folder, said = python("ops-" + name, script, args=("--summary",), **dict(kw, runs=kw["runs"] + "-ops"))
+        assert (re.search(r"; single ops compiled again for new shapes \d+ times; `xlane explain last` says why", said)
+                is not None) == grows, said
+        assert ("for the host (medians), which traces and compiles in it; `xlane explain last`" in said) == grows, said
+        assert ("change?           no, of no step; of single ops, yes\n" in xlane("explain", folder)) == grows, folder
+
+
+@check("W9_each_step_has_its_sample_whatever_ran_before_the_steps")
+def _():
+    folder, _ = python("prepares", """
+import jax, jax.numpy as jnp
+@jax.jit
+def prepare(n):
+    return jax.lax.fori_loop(0, 50, lambda i, x: jnp.tanh(x @ x), jnp.ones((n.size, n.size)))[0]
+@jax.jit
+def step(w):
+    return jnp.tanh(w @ w)
+w = jnp.ones((128, 128))
+prepare(jnp.ones(64)).block_until_ready()
+for i in range(900):
+    w = step(w).block_until_ready()
+""", **dict(kw, runs=kw["runs"] + "-prepares"))
+    s, text = steps_of(folder), xlane("metrics", folder)
+    for name in "StepTime", "StepDeviceTime", "StepHostGap":
+        n = int(re.search(r"Metric: %s\n  TotalSamples: (\d+)" % name, text)[1])
+        assert n == s["timed"] - (name != "StepDeviceTime"), (name, n, s)
+
+
 @check("W9_steady_steps_have_no_drift_and_a_restart_is_told_with_its_parts")
 def _():
     even, own = STEPS.replace("SLEEP", "0.02"), dict(kw, cache=os.path.join(TMP, "cache-even"), fresh=True)

@@ -21,7 +21,7 @@ static const xl_opt opts[] = {
 static void put_row(xl_buf *b, const char *what, int64_t v, const char *note)
 {
     char size[32];
-    xl_buf_printf(b, "%-11s %12s   %s\n", what, v >= 0 ? xl_cli_size((double)v, size) : "not recorded", note);
+    xl_buf_printf(b, "%-11s %12s   %s\n", what, v >= 0 ? xl_size_words((double)v, size) : "not recorded", note);
 }
 
 /* How it was launched, as far as run.json says. */
@@ -99,7 +99,7 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
         char took[32], of[32];
         if (need >= 0 && e.limit > 0)
             xl_buf_printf(&b, "%s: %s of %s (%s); %.*s of run %s\n", need <= e.limit ? "fits" : "does not fit",
-                          xl_cli_size((double)need, took), xl_cli_size((double)e.limit, of),
+                          xl_size_words((double)need, took), xl_size_words((double)e.limit, of),
                           e.observed >= 0 ? "observed" : "not observed", XL_FMT(name), dir);
         else
             xl_buf_printf(&b, "%s: %.*s of run %s; the device names no limit\n", verdict, XL_FMT(name), dir);

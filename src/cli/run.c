@@ -322,18 +322,31 @@ static void suggest_growth(xl_arena *a, const event_list *log, double seconds)
             took);
 }
 
-/* Where the device waits for most of a step, whatever the host does meanwhile. */
-static void say_gap(xl_arena *a, const char *dir)
+/* Single ops that compile for new shapes all along. */
+static int ops_again(const xl_run_verdict *v)
 {
+    int times = 0;
+    for (size_t i = 0; i < v->ngrown; i++)
+        times += v->grown[i].times;
+    return times;
+}
+
+/* Where the device waits for most of a step, whatever the host does meanwhile: compiling, where at least every second
+ * step does. */
+static void say_gap(xl_arena *a, const char *dir, const xl_run_verdict *v)
+{
+    int again = v->early + v->late + v->traced + ops_again(v);
     xl_step_times *t = NULL;
     size_t n = 0;
     xl_error_free(xl_steps_read(a, dir, &t, &n));
     for (size_t i = 0; i < n; i++)
         if (t[i].timed >= 10 && t[i].gap > 0.5 * t[i].median && t[i].gap > 1e-3) {
             fprintf(stderr,
-                    "xlane: a step of %.*s takes %.3g ms, and the device waits %.3g ms of it for the host (medians); "
-                    "`xlane metrics last` has more\n",
-                    XL_FMT(t[i].module), t[i].median * 1e3, t[i].gap * 1e3);
+                    "xlane: a step of %.*s takes %.3g ms, and the device waits %.3g ms of it for the host (medians)%s\n",
+                    XL_FMT(t[i].module), t[i].median * 1e3, t[i].gap * 1e3,
+                    2 * (uint64_t)again >= t[i].steps
+                        ? ", which traces and compiles in it; `xlane explain last` says why"
+                        : "; `xlane metrics last` has more");
             return;
         }
 }
@@ -368,7 +381,10 @@ static void say_changes(const xl_run_verdict *v, uint64_t processes)
     if (v->since)
         fprintf(stderr, "; %d program%s of an earlier run %s compiled again", v->since, v->since == 1 ? "" : "s",
                 v->since == 1 ? "was" : "were");
-    fprintf(stderr, "%s\n", any || v->since ? "; `xlane explain last` says why" : "");
+    int ops = ops_again(v);
+    if (ops)
+        fprintf(stderr, "; single ops compiled again for new shapes %d time%s", ops, ops == 1 ? "" : "s");
+    fprintf(stderr, "%s\n", any || v->since || ops ? "; `xlane explain last` says why" : "");
 }
 
 /* full: run.json could not be written. */
@@ -420,7 +436,7 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
         if (!gaps.counters && checked)
             fprintf(stderr, "xlane: %s%llu step%s waited while JAX looked for NaN in the results (jax_debug_nans)\n",
                     least ? "at least " : "", checked, checked == 1 ? "" : "s");
-        say_gap(a, dir);
+        say_gap(a, dir, &v);
     }
     if (gaps.text.n)
         fprintf(stderr, "xlane: incomplete record: %.*s\n", XL_FMT(gaps.text));

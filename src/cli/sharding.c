@@ -53,7 +53,7 @@ static const xl_mesh *mesh_of(const xl_module *m)
 static void size_text(xl_buf *b, double v)
 {
     char size[32];
-    xl_buf_puts(b, xl_cli_size(v, size));
+    xl_buf_puts(b, xl_size_words(v, size));
 }
 
 /* Bytes per device and what is held more than once; the tensors that cost the most by that. */

@@ -1030,7 +1030,10 @@ void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
         return;
     }
     xl_buf_printf(b, "did input shapes or dtypes change?           %s\n",
-                  v->shape ? "yes" : v->widened ? "yes, as jax_enable_x64 was switched" : no);
+                  v->shape     ? "yes"
+                  : v->widened ? "yes, as jax_enable_x64 was switched"
+                  : v->ngrown  ? "no, of no step; of single ops, yes"
+                               : no);
     xl_buf_printf(b, "did the profile or the SPMD policy change?   %s\n", v->policy ? "yes" : no);
     xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : no);
     xl_buf_printf(b, "did a Python value traced into it change?    %s\n",
