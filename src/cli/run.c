@@ -341,12 +341,12 @@ static void say_gap(xl_arena *a, const char *dir, const xl_run_verdict *v)
     xl_error_free(xl_steps_read(a, dir, &t, &n));
     for (size_t i = 0; i < n; i++)
         if (t[i].timed >= 10 && t[i].gap > 0.5 * t[i].median && t[i].gap > 1e-3) {
-            fprintf(stderr,
-                    "xlane: a step of %.*s takes %.3g ms, and the device waits %.3g ms of it for the host (medians)%s\n",
-                    XL_FMT(t[i].module), t[i].median * 1e3, t[i].gap * 1e3,
-                    2 * (uint64_t)again >= t[i].steps
-                        ? ", which traces and compiles in it; `xlane explain last` says why"
-                        : "; `xlane metrics last` has more");
+            fprintf(
+                stderr,
+                "xlane: a step of %.*s takes %.3g ms, and the device waits %.3g ms of it for the host (medians)%s\n",
+                XL_FMT(t[i].module), t[i].median * 1e3, t[i].gap * 1e3,
+                2 * (uint64_t)again >= t[i].steps ? ", which traces and compiles in it; `xlane explain last` says why"
+                                                  : "; `xlane metrics last` has more");
             return;
         }
 }
