@@ -142,8 +142,11 @@ def _():
     _, plain = run("plain", forked(), STEP, args=("--profile", "cpu"))
     assert re.search(r"diagnostic: JAX_\w+ is \w+ \(built-in debug-recompile", p.stderr), p.stderr
     assert "(environment), which adds work" not in p.stderr and "profile diag says" not in p.stderr, p.stderr
-    p, _ = run("variable", sys.executable, STEP, args=("--profile", "cpu", "--summary"), env={"JAX_LOG_COMPILES": "1"})
+    p, set_here = run("variable", sys.executable, STEP, args=("--profile", "cpu", "--summary"),
+                      env={"JAX_LOG_COMPILES": "1"})
     assert "diagnostic: JAX_LOG_COMPILES is 1 (environment), which adds work" in p.stderr, p.stderr
+    out = xlane("metrics", set_here).stdout
+    assert out.startswith("DIAGNOSTIC RUN (JAX_LOG_COMPILES=1, set in the environment): "), out
     for out in (xlane("explain", folder).stdout, xlane("explain", plain, folder).stdout,
                 xlane("metrics", folder).stdout):
         assert out.startswith("DIAGNOSTIC RUN (profile diag): "), out

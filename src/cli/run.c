@@ -232,6 +232,21 @@ static void read_events(xl_arena *a, const char *dir, event_list *log)
     }
 }
 
+/* "JAX_LOG_COMPILES=1": the diagnostic switches, where the environment has them and the profile none; else empty. */
+static xl_str only_environment(xl_arena *a, const xl_profile *p)
+{
+    xl_str all = { "", 0 };
+    for (size_t i = 0; i < p->n; i++) {
+        const xl_setting *s = &p->set[i];
+        if (!xl_setting_diagnoses(s))
+            continue;
+        if (!s->var || !xl_str_is(s->origin, "environment"))
+            return (xl_str){ "", 0 };
+        all = xl_strf(a, "%.*s%s%s=%.*s", XL_FMT(all), all.n ? " " : "", s->var, XL_FMT(s->value));
+    }
+    return all;
+}
+
 /* log: NULL when it begins. */
 static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profile, int argc, char **argv,
                            const char *cache, double began, double ended, int status, const event_list *log)
@@ -260,6 +275,9 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
     }
     xl_json_put_text(&j, "profile", getenv("XLANE_PROFILE"));
     xl_json_put_bool(&j, "diagnostic", profile->diagnostic);
+    xl_str switches = only_environment(a, profile);
+    if (switches.n)
+        xl_json_put_str(&j, "diagnostic_by", switches);
     xl_json_key(&j, "launch");
     xl_profile_json(&j, profile);
     for (size_t i = 0; log && i < log->n; i++) { /* what the plugin really saw: frontends add flags of their own */

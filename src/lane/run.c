@@ -485,7 +485,9 @@ xl_run_info xl_run_about(xl_arena *a, const char *dir)
         info.json = root;
         if (profile && profile->kind == XL_NODE_STR)
             info.profile = profile->s;
+        const xl_node *by = xl_node_get(root, "diagnostic_by");
         info.diagnostic = diagnostic && diagnostic->b;
+        info.switches = by && by->kind == XL_NODE_STR ? by->s : (xl_str){ "", 0 };
         const xl_node *guard = xl_node_get(xl_node_get(root, "environment"), "XLANE_GUARD");
         info.unguarded = guard && xl_str_is(guard->s, "off");
     }
@@ -618,12 +620,13 @@ xl_str xl_run_mark(xl_arena *a, const char *dir)
 {
     xl_run_info info = xl_run_about(a, dir);
     xl_str gaps = xl_run_gaps_of(a, dir).text, none = { "", 0 };
-    xl_str diagnostic = !info.diagnostic
-                            ? none
-                            : xl_strf(a,
-                                      "DIAGNOSTIC RUN (profile %.*s): its switches cost time; do not compare "
-                                      "its timings\n",
-                                      XL_FMT(info.profile));
+    xl_str by = info.switches.n ? xl_strf(a, "%.*s, set in the environment", XL_FMT(info.switches))
+                                : xl_strf(a, "profile %.*s", XL_FMT(info.profile));
+    xl_str diagnostic = info.diagnostic ? xl_strf(a,
+                                                  "DIAGNOSTIC RUN (%.*s): its switches cost time; do not compare its "
+                                                  "timings\n",
+                                                  XL_FMT(by))
+                                        : none;
     return !gaps.n ? diagnostic
                    : xl_strf(a, "%.*sINCOMPLETE RECORD (%.*s): %.*s\n", XL_FMT(diagnostic),
                              XL_FMT(xl_path_base(xl_str_of(dir))), XL_FMT(gaps));

@@ -74,6 +74,7 @@ bool xl_run_loaded(xl_arena *a, const char *dir);
 typedef struct {
     xl_str profile;
     bool diagnostic;
+    xl_str switches; /* "JAX_LOG_COMPILES=1", where the environment and not the profile made it diagnostic */
     bool unguarded;                                        /* by XLANE_GUARD=off */
     const xl_node *json;
 } xl_run_info;
