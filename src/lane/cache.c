@@ -461,6 +461,14 @@ static xl_str brief(xl_str value)
     return n == value.n && n >= DIGEST ? (xl_str){ value.p, SHOWN } : value;
 }
 
+/* A space is kept as '_', so that a value is one word. */
+static void put_value(xl_str value, xl_buf *out)
+{
+    value = brief(value);
+    for (size_t i = 0; i < value.n; i++)
+        xl_buf_putc(out, i && value.p[i] == '_' && value.p[i - 1] == ',' ? ' ' : value.p[i]);
+}
+
 /* Compile options as those know them who set them through a frontend; the name of XLA's field in parentheses. */
 static const struct { const char *field, *words; } options[] = {
     { "env_option_overrides[", "compiler option" },        /* of jax.jit's compiler_options */
@@ -515,7 +523,10 @@ void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
             continue;
         xl_buf_puts(out, said++ ? ", " : "");
         put_name(name, out);
-        xl_buf_printf(out, " %.*s -> %.*s", XL_FMT(brief(old)), XL_FMT(brief(now)));
+        xl_buf_putc(out, ' ');
+        put_value(old, out);
+        xl_buf_puts(out, " -> ");
+        put_value(now, out);
     }
     rest = after;
     while (next_word(&rest, &word) && said < 8) {
@@ -524,7 +535,8 @@ void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
             continue;
         xl_buf_puts(out, said++ ? ", " : "");
         put_name(name, out);
-        xl_buf_printf(out, " absent -> %.*s", XL_FMT(now.p ? brief(now) : XL_STR("set")));
+        xl_buf_puts(out, " absent -> ");
+        put_value(now.p ? now : XL_STR("set"), out);
     }
     if (!said)
         xl_buf_puts(out, "the order or spacing of the words");
