@@ -948,12 +948,14 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         if (!u->step || u->awaited < 5 || 2 * u->awaited < u->runs)
             continue;
         say_name(u->name, u->function, b);
-        xl_buf_printf(b,
-                      ": the host waited for the end of %s%llu of %llu steps before it started the next one, and read "
-                      "none of their results (block_until_ready; some libraries call it, as equinox.filter_jit does), "
-                      "so the device had nothing queued meanwhile; wait once after the loop, or every N steps\n",
-                      xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited,
-                      (unsigned long long)u->runs);
+        xl_buf_printf(
+            b,
+            ": the host waited for the end of %s%llu of %llu steps before it started the next one, and read "
+            "none of their results (block_until_ready; some libraries call it, as equinox.filter_jit does), "
+            "so the device had nothing queued meanwhile; wait once after the loop, or every N steps; filter_jit "
+            "always waits: jax.jit does not, and takes the arrays of eqx.partition(model, eqx.is_array) and "
+            "joins them to the rest inside (eqx.combine)\n",
+            xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited, (unsigned long long)u->runs);
     }
     static const char *const apart[] = { "eager", "search" };  /* reasons of ops that are compiled one by one */
     for (size_t k = 0; k < sizeof apart / sizeof *apart; k++) {
