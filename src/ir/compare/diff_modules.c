@@ -98,6 +98,17 @@ static bool same_ops(const xl_differ *d)
     return !memcmp(x, y, sizeof x);
 }
 
+/* A result of other sizes on a line that has new ops: two of its ops were paired wrongly. */
+static bool beside_new_ops(const xl_differ *d, const xl_diff *x)
+{
+    for (uint32_t i = 0; i < d->n && x->kind == XL_DIFF_SHAPE && x->arg < 0; i++) {
+        const xl_diff *y = &d->list[i];
+        if (y->kind == XL_DIFF_OP && !y->follows && y->line && y->line == x->line && xl_str_eq(y->file, x->file))
+            return true;
+    }
+    return false;
+}
+
 /* An op was marked by its lines, a key as such; that counts only where something is there to follow from. */
 static void consequences(xl_differ *d)
 {
@@ -129,6 +140,8 @@ static void consequences(xl_differ *d)
             x->follows = other;                           /* PyTorch/XLA donates what its graph writes anew */
         else if (x->kind == XL_DIFF_LAYOUT && x->arg < 0) /* of a result */
             x->follows = other;
+        else if (beside_new_ops(d, x))
+            x->follows = true;
         else if (x->recast || (x->own_line && ops)) /* it comes with the ops that read it */
             x->follows = ops;
         else if (!moves)

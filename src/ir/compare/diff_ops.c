@@ -354,7 +354,7 @@ void xl_diff_numbers(xl_differ *d, const xl_func *fa, const xl_func *fb)
             note_number(d, r, false, xl_strf(d->arena, "argument %d", r->a), now,
                         xl_strf(d->arena, "a number: %.*s is now traced into the program, it was argument %d (%s)",
                                 XL_FMT(now), r->a, rule));
-        } else if (r->a == -1 &&
+        } else if (r->a == -1 && !(d->work && xl_diff_of_optimizer(fb, (uint32_t)r->b)) && /* it came with its ops */
                    (own = unexplained(fb, d->came, d->freed, xl_diff_arg_type(fb, (uint32_t)r->b))) >= 0) {
             d->freed[own] = true;
             xl_str was = value_words(d, fa, r->va);
@@ -544,9 +544,11 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
         op_ctx c = { p, a, b };
         xl_diff_dicts(d, a->extra, b->extra, op_attr, &c);
     }
-    if (a->nin != b->nin)
+    if (a->nin != b->nin) {                                /* a list of arrays: its length is a size */
+        xl_diff_size(d, a->nin, b->nin);
         changed(p, a, b, XL_DIFF_OP, (part){ .name = "number of operands" }, xl_strf(d->arena, "%u", a->nin),
                 xl_strf(d->arena, "%u", b->nin));
+    }
     if (!alike && d->told == before) /* else its types follow from that */
         types(p, a, b);
     wiring(p, a, b);
