@@ -64,12 +64,15 @@ p, folder = run("good", *PY, args=("--profile", "cpu"))
 r, facts, text = receipt(folder)
 _check.prefix = "W6_"
 check("a_run_that_ran", p.returncode == 0 and r["proof"] == "ran" and r["claim"] == "viability"
-      and ": ran, viability (it works here; nothing is said of the quality of its results)\n" in text and facts["devices_answer"].startswith("yes"), (p.stderr, r, text))
+      and ": ran, viability (it works here; nothing is said of the quality of its results)\n" in text and "\nwhat stays true of this run:\n" in text
+      and "no proof" not in text and re.search(r"\n  packages +(installed: \w|none\n)",
+                                               text) and facts["devices_answer"].startswith("yes"), (p.stderr, r, text))
 good = folder
 p, folder = run("killed", *PY, "--kill", args=("--profile", "cpu"))
 r, facts, text = receipt(folder)
 check("a_killed_run_proves_nothing", r["proof"] == "failed" and r["claim"] == "none"
-      and "signal 9 (Killed), so it proves nothing" in text and "viability" not in text, (p.stderr, text))
+      and "signal 9 (Killed), so it proves nothing" in text and "viability" not in text
+      and "\nwhat was recorded of it, which is no proof:\n" in text and "stays true" not in text, (p.stderr, text))
 p, folder = run("unguarded", "true")
 r, facts, text = receipt(folder)
 check("an_unguarded_run_proves_nothing", p.returncode == 0 and r["proof"] == "not observed" and r["claim"] == "none"

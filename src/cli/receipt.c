@@ -56,7 +56,9 @@ static void put_fact(xl_buf *b, const xl_node *f)
     char size[32];
     if (xl_str_is(text_of(f, "fact"), "peak_memory") && xl_str_i64(value, &bytes))
         value = xl_str_of(xl_size_words((double)bytes, size));
-    xl_buf_printf(b, "  %-14.*s %.*s\n", XL_FMT(text_of(f, "fact")), XL_FMT(value.n ? value : XL_STR("none")));
+    xl_buf_printf(b, "  %-14.*s %s%.*s\n", XL_FMT(text_of(f, "fact")),
+                  value.n && xl_str_is(text_of(f, "fact"), "packages") ? "installed: " : "",
+                  XL_FMT(value.n ? value : XL_STR("none")));
     if (when.n)
         xl_buf_printf(b, "  %-14s check again %.*s\n", "", XL_FMT(when));
 }
@@ -127,9 +129,12 @@ static xl_error *show(const xl_cli *cli, const char *path)
                       XL_FMT(owners->kid[i]->s));
     xl_buf_putc(&b, '\n');
     const xl_node *facts = xl_node_get(r, "facts"), *notes = xl_node_get(r, "notes");
+    bool none = xl_str_is(text_of(r, "claim"), "none");    /* then what follows is a record, and no proof */
     for (int again = 0; again < 2; again++) {
-        xl_buf_puts(&b, again ? "what holds until something changes, and when to check it again:\n"
-                              : "what stays true of this run:\n");
+        xl_buf_puts(&b, again && none ? "what was there when it ran, and when to check it again:\n"
+                        : again       ? "what holds until something changes, and when to check it again:\n"
+                        : none        ? "what was recorded of it, which is no proof:\n"
+                                      : "what stays true of this run:\n");
         for (size_t i = 0; facts && i < facts->n; i++)
             if (xl_str_is(text_of(facts->kid[i], "holds"), "durable") == !again)
                 put_fact(&b, facts->kid[i]);
