@@ -102,6 +102,10 @@ for i in range(30):
         assert (re.search(r"; single ops compiled again for new shapes \d+ times; `xlane explain last` says why", said)
                 is not None) == grows, said
         assert ("for the host (medians), which traces and compiles in it; `xlane explain last`" in said) == grows, said
+        out = os.path.join(TMP, "ops.html")
+        xlane("report", folder, "--out=" + out)
+        assert (re.search(r"<p>`step` .*, ran 30 times: no recompile<br>\n", open(out).read())
+                and ("for new shapes all along: `" in open(out).read()) == grows), open(out).read()
         assert ("change?           no, of no step; of single ops, yes\n" in xlane("explain", folder)) == grows, folder
 
 

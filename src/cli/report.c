@@ -529,7 +529,7 @@ static void step_times(xl_arena *a, xl_buf *b, const story *s)
     }
 }
 
-static void compiles(xl_buf *b, const story *s)
+static void compiles(xl_arena *a, xl_buf *b, const story *s)
 {
     char w[32];
     size_t shown = 0, all = 0;
@@ -542,7 +542,15 @@ static void compiles(xl_buf *b, const story *s)
                   v->late ? "bad" : "good", v->late);
     if (v->traced)
         xl_buf_printf(b, "; the same program was traced again %d time%s", v->traced, v->traced == 1 ? "" : "s");
-    xl_buf_puts(b, ".</p>\n");
+    xl_buf_puts(b, ".</p>\n<p>");
+    xl_buf words = { 0 };
+    xl_verdict_say(a, v, true, &words);
+    for (xl_str all_words = xl_str_trim(xl_buf_view(&words)); all_words.n;) {
+        put(b, xl_str_cut(&all_words, '\n'));
+        xl_buf_puts(b, all_words.n ? "<br>\n" : "");
+    }
+    xl_buf_fini(&words);
+    xl_buf_puts(b, "</p>\n");
     xl_buf_puts(b, "<div class=\"wide\"><table><tr><th class=\"n\">at</th><th>module</th><th>result</th><th "
                    "class=\"n\">took</th><th>cause</th><th>what</th></tr>");
     for (size_t i = 0; i < s->nevent; i++) {
@@ -945,7 +953,7 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
         curves(a, &b, &s[i]);
         step_times(a, &b, &s[i]);
         times(&b, &s[i]);
-        compiles(&b, &s[i]);
+        compiles(a, &b, &s[i]);
         memory(a, &b, &s[i]);
         xl_placement_html(a, s[i].dir, &b);
         cache(a, &b, &s[i]);
