@@ -12,11 +12,11 @@ sys.path.insert(0, os.path.join(HERE, "guard"))
 import causes
 
 QUICK = {"ragged_epoch", "rate_as_number", "positional_then_keyword", "caches_cleared_in_each_epoch",
-         "config_made_in_each_step", "rate_is_static", "cache_by_concatenation", "sweep_over_widths", "explicit_mesh",
+         "config_made_in_each_step", "rate_is_static", "step_is_static", "cache_by_concatenation", "sweep_over_widths", "explicit_mesh",
          "bias_correction", "late_mask", "jit_switched_off", "eager_gradient",
          "history_grows", "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
 PICK = os.environ.get("PICK")
-AGAIN = "identical", "mapped", "names", "cleared", "keywords", "anew", "unused"
+AGAIN = "identical", "mapped", "names", "cleared", "keywords", "anew", "unused", "shared"
 DONATES = "from jax._src.interpreters import mlir\nmlir._platforms_with_donation.append('xlane')\n"
 wrong = []
 

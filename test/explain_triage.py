@@ -610,11 +610,11 @@ import jax, jax.numpy as jnp
 def step(w, x):
     return w + x.sum()
 w = jnp.zeros(())
-for i in range(40):
+for i in range(60):
     w = step(w, jnp.ones(SIZES[i % 3 if i < LATE else 3]))
 """
-    for name, sizes, late, told in (("closed", "[32, 64, 128]", 40, False), ("late", "[32, 64, 128, 256]", 30, True),
-                                    ("ragged", "[32, 18, 64]", 40, True)):
+    for name, sizes, late, told in (("closed", "[32, 64, 128]", 60, False), ("late", "[32, 64, 128, 256]", 50, True),
+                                    ("odd", "[32, 18, 64]", 60, False)):
         said = xlane("explain", python("buckets_" + name, text.replace("SIZES", sizes).replace("LATE", str(late)))[0])
         assert answers(said) == ("yes", "no", "no", "no"), said
         assert ("; pad to a few fixed sizes" in said) == told != ("padded to buckets already" in said), said
@@ -632,6 +632,110 @@ for i in range(20):
     warned = [line for line in err.splitlines() if "is compiled again" in line]
     assert len(warned) == 1 and ": sharding: argument `p['kernel_0']`" in warned[0] and len(warned[0].replace(TMP,
         "")) < 220, err
+
+
+@check("W3_few_sizes_or_values_for_many_executions_need_nothing")
+def _():                                                   # cause: modes
+    text = """
+import functools, jax, jax.numpy as jnp
+@functools.partial(jax.jit, static_argnames="train")
+def apply(w, x, train=True):
+    h = jnp.tanh(x @ w)
+    if train:
+        h = h * 0.5
+    return h
+w = jnp.ones((8, 8))
+for n in SIZES:
+    for i in range(EACH):
+        h = apply(w, jnp.ones((4, n, 8)), train=TRAIN)
+"""
+    for name, sizes, each, train, words in (
+            ("resized", "16, 24, 32", 12, True, "; few sizes for so many executions"),
+            ("twice", "16, 24, 32", 2, True, "; pad to a few fixed sizes (buckets) if more follow\n"),
+            ("flagged", "16,", 12, "i % 3 > 0", "; two values and two programs, as of a flag for training"),
+            ("flagged_late", "16,", 12, "i < 9", "; a Python value chose other code")):
+        program = text.replace("SIZES", sizes).replace("EACH", str(each)).replace("TRAIN", str(train))
+        said = xlane("explain", python(name, program)[0])
+        assert words in said and "last batch" not in said, said
+        assert ("nothing to do" in said) == (name in ("resized", "flagged")), said
+
+
+@check("W3_a_static_argument_is_to_be_left_out_only_where_no_value_of_it_gave_another_program")
+def _():
+    text = """
+import functools, jax, jax.numpy as jnp
+@functools.partial(jax.jit, static_argnames=("step", "name"))
+def update(w, step, name):
+    RETURN
+w = jnp.ones(8)
+for i in range(30):
+    w = update(w, i, "a")
+"""
+    for name, body, out in (("free", "return w * 0.5", True), ("rate", "return w * 0.5 ** (step // 10)", False),
+                            ("branch", "return w * 0.5 + 1 if step % 4 == 3 else w * 0.5", False)):
+        folder, err = python("static_" + name, text.replace("RETURN", body))
+        said = xlane("explain", folder)
+        assert ("leave it out" in said) == out and ("some of its values give" in said) != out, said
+        found = {e.get("cause") for e in json.loads(xlane("--json", "explain", folder)) if e["of_step"]}
+        assert ("unused" in found) == out and ("shared" in found) != out, found
+        assert "leave it out" not in err and "does not depend" not in err, err
+        assert "static argument `step`" in err and "says what to do of the whole run" in err, err
+
+
+@check("W3_a_warning_of_what_grows_says_so_as_explain_does")
+def _():
+    text = "import jax, jax.numpy as jnp\n@jax.jit\ndef step(t):\n    return jnp.tanh(t).sum()\n" \
+           "for i in range(20):\n    step(jnp.ones((2, SIZE)))\n"
+    for name, size, grows in ("grown", "4 + i", True), ("waves", "9 + (7 * i) % 20", False):
+        folder, err = python(name, text.replace("SIZE", size))
+        assert ("it grows from call to call" in err) == grows, err
+        assert ("it grows from call to call" in xlane("explain", folder)) == grows
+        assert ("pad to a few" in err) != grows, err
+
+
+@check("W4_an_argument_that_code_begins_to_read_is_no_new_one_and_what_a_new_one_brings_follows")
+def _():
+    head = "import functools, jax, jax.numpy as jnp\nw, m = jnp.ones(8), jnp.ones(8)\n"
+    reads = head + "@functools.partial(jax.jit, static_argnames='step')\ndef update(w, x, step):\n" \
+        "    if step < 5:\n        return w\n    return w - .1 * x  # HERE\n" \
+        "for i in range(20):\n    w = update(w, m, step=i)\n"
+    masked = head + "@jax.jit\ndef update(w, x, mask=None):\n    def loss(w):\n        h = jnp.tanh(w * x)\n" \
+        "        if mask is not None: h = h * mask  # HERE\n        return h.sum()\n" \
+        "    return w - jax.grad(loss)(w)\nfor i in range(20):\n" \
+        "    w = update(w, m) if i < 12 else update(w, m, m > 0)\n"
+    area = head + "@jax.jit\ndef update(x):\n    return x[:, ::2, ::2].mean((1, 2)).sum()  # HERE\n" \
+        "for n in 16, 24, 32:\n    for i in range(4):\n        update(jnp.ones((2, n, n)))\n"
+    for name, text, told, is_not, said in (
+            ("reads", reads, "3 ops were added", "arguments were added", ("no", "no", "yes", "no")),
+            ("masked", masked, "arguments were added: `mask`", "chose other code", ("yes", "no", "no", "no")),
+            ("area", area, "dimension 1 took 16, 24, 32", "perhaps", ("yes", "no", "no", "no"))):
+        shown = xlane("explain", python(name, text)[0])
+        assert answers(shown) == said and told in shown and is_not not in shown, shown
+        assert "%s.py:%d" % (name, line_of(text)) in shown.splitlines()[name == "reads"], shown
+
+
+@check("W4_of_the_same_program_traced_again_the_argument_with_another_structure_is_named")
+def _():
+    text = "import jax, jax.numpy as jnp\n@jax.jit\ndef step(w, batch):\n    return w * batch[0] + batch[1]\n" \
+           "w = jnp.ones(4)\nfor i in range(16):\n    w = step(w, TYPE((w, w)))\n"
+    for name, kind, named in ("flips", "(list if i % 4 == 3 else tuple)", True), ("stays", "tuple", False):
+        shown = xlane("explain", python("tree_" + name, text.replace("TYPE", kind))[0])
+        assert ("traced again for `batch`, which is a list and was a tuple when" in shown) == named, shown
+        assert ("pass the same structure in every call" in shown) == named, shown
+        assert "make the jitted function once" not in shown, shown
+
+
+@check("W3_a_run_that_ended_in_an_error_before_a_step_is_not_told_to_jit")
+def _():
+    text = "import jax, jax.numpy as jnp\nw = [jnp.ones(4) * i for i in range(3)]\n@jax.jit\ndef step(x):\n" \
+           "    return -x if x.sum() > 0 else x\nfor i in range(3): y = STEP(w[1] + i)\nEND\n"
+    for name, step, end, status in (("raises", "step", "", 1), ("eager", "jnp.tanh", "", 0),
+                                    ("after", "jax.jit(lambda x: x * 2)", "raise SystemExit(5)", 5)):
+        said = xlane("explain", python("ended_" + name, text.replace("STEP", step).replace("END", end),
+                                       status=status)[0])
+        assert ("this run ended with exit status %d\n" % status in said) == (status > 0), said
+        assert ("before a function of yours was compiled" in said) == (name == "raises"), said
+        assert ("jit the function that calls" in said) == (name == "eager"), said
 
 
 @check("W3_a_warning_has_the_remedy_that_explain_has")

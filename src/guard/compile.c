@@ -383,11 +383,45 @@ static void from_here(xl_buf *b)
     }
 }
 
+/* Arrays of this module that grew by as much in each execution, several times in a row. Under compile_lock. */
+static void note_growth(const compile *c, xl_verdict *v)
+{
+    enum { IN_A_ROW = 3 };
+    static struct { uint64_t key, number; int64_t by; uint32_t times; } known[64];
+    static uint32_t n;
+    for (uint32_t i = 0; i < v->ndiff; i++) {
+        xl_diff *d = &v->diff[i];
+        int64_t x, y;
+        if (d->kind != XL_DIFF_SHAPE || d->arg < 0 || d->dim < 0 || d->follows || !xl_str_i64(d->before, &x) ||
+            !xl_str_i64(d->after, &y))
+            continue;
+        uint64_t key = xl_hash64(c->name, strlen(c->name), 31 * (uint64_t)(d->arg + 1) + 997 * (uint64_t)(d->dim + 1));
+        uint32_t k = 0;
+        while (k < n && k < 64 && known[k].key != key)
+            k++;
+        if (k == n || k == 64) {
+            k = n++ % 64;
+            known[k].key = key;
+            known[k].times = 0;
+        }
+        bool on = y > x && c->number == known[k].number + 1 && (!known[k].times || y - x == known[k].by);
+        known[k].times = on ? known[k].times + 1 : 0;
+        known[k].by = y - x;
+        known[k].number = c->number;
+        d->grown |= known[k].times >= IN_A_ROW;
+    }
+}
+
 enum { MOST = 100 };                                       /* characters before the remedy, of a list that goes on */
 
-/* Its first part, and less of it where the line is long. */
+/* Its first part, and less of it where the line is long. What one value of a static argument tells is too little. */
 static void say_remedy(xl_buf *b, const xl_cause *cause, bool more)
 {
+    if (cause && !strcmp(cause->word, "unused")) {
+        xl_buf_puts(b, "; it gave the program that another value had given, and `xlane explain` says what to do of the "
+                       "whole run");
+        return;
+    }
     const char *ends[] = { ". ", "; ", ": " };
     size_t n = cause ? strlen(cause->remedy) : 0, all = n;
     for (size_t i = 0; i < (b->n + n > 2 * MOST ? 3 : 2) && cause; i++) {
@@ -554,6 +588,7 @@ static xl_error *judge(xl_arena *a, void *ctx)
     if (mask)
         xl_json_put_bool(&j, "read_mask", true);
     xl_json_end(&j);
+    note_growth(c, &v);                                    /* for the warning: explain has the whole run */
     if (steady && strcmp(v.reason, "first")) {
         say_why(c, &v);
         from_here(&c->why);                                /* where the warning is a repeated one */

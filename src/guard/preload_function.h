@@ -90,14 +90,15 @@ static const char guard_preload_function[] =
     "''', '<xlane>', 'exec'), __import__('sys').modules.setdefault('_xlane',\n"
     "    __import__('types').ModuleType('_xlane')).__dict__)\n";
 
-/* How a function was called, as far as it decides whether JAX knows the program again, and the Python values that it
- * was made of: lines of words between tabs, for lane/call.c. Static arguments: by value where they are numbers or
- * strings (the fields of a dataclass, too), else by their hash; those that compare by identity are called `anew`.
- * Values: numbers and strings that the user's function takes from its closure, from globals, or from an object or
- * dictionary there. Nothing of the user's is called but a `__hash__` that JAX has called already. */
+/* How a function was called, as far as it decides whether JAX knows the program again, the structure of its
+ * arguments, and the Python values that it was made of: lines of words between tabs, for lane/call.c. Static arguments:
+ * by value where they are numbers or strings (the fields of a dataclass, too), else by their hash; those that compare
+ * by identity are called `anew`. Values: numbers and strings that the user's function takes from its closure, from
+ * globals, or from an object or dictionary there. Nothing of the user's is called but a `__hash__` that JAX has called
+ * already. */
 static const char guard_preload_call[] =
     "exec(compile('''\n"
-    "class Cleared:\n"                     /* as a cache of JAX, which it empties when jax.clear_caches() is called */
+    "class Cleared:\n" /* as a cache of JAX, which it empties when jax.clear_caches() is called */
     "    times = 0\n"
     "    def cache_clear(self): self.times += 1\n"
     "    def cache_info(self): return None\n"
@@ -105,7 +106,7 @@ static const char guard_preload_call[] =
     "cleared = Cleared()\n"
     "def plain(v):\n"
     "    return v is None or type(v) in (bool, int, float) or type(v) is str and len(v) < 40 and v.isprintable()\n"
-    "def fields(name, v):\n"               /* of a value that is none itself: a dictionary, an object */
+    "def fields(name, v):\n" /* of a value that is none itself: a dictionary, an object */
     "    if isinstance(v, tuple) and hasattr(v, '_asdict'): v = types.SimpleNamespace(**v._asdict())\n"
     "    elif type(v) is dict:\n"
     "        return [('%s[%r]' % (name, k), x) for k, x in list(v.items())[:32] if type(k) is str and plain(x)]\n"
@@ -157,6 +158,8 @@ static const char guard_preload_call[] =
     "    try: names = list(__import__('inspect').signature(fun).parameters)\n"
     "    except (TypeError, ValueError): names = []\n"
     "    name = lambda i: names[i] if i < len(names) else 'argument %d' % i\n"
+    "    try: rows += trees(fun, info, args, kwargs, name)\n"
+    "    except Exception: pass\n"
     "    for i in info.static_argnums or ():\n"
     "        if i < len(args): rows += static(name(i % max(1, len(args))), args[i])\n"
     "    for k in info.static_argnames or ():\n"
@@ -167,6 +170,16 @@ static const char guard_preload_call[] =
 
 static const char guard_preload_compiler[] =
     "exec(compile('''\n"
+    "def tree(name, v):\n" /* JAX has flattened it in this call already, and hashed what that gave */
+    "    kind = type(v).__name__\n"
+    "    return 'passed ' + name, 'tree', '%s %d' % (kind, hash(sys.modules['jax'].tree_util.tree_structure(v)))\n"
+    "def trees(fun, info, args, kwargs, name):\n" /* of arguments that are not static */
+    "    fixed = {i % max(1, len(args)) for i in info.static_argnums or ()}\n"
+    "    passed = [(name(i), x) for i, x in enumerate(args) if i not in fixed]\n"
+    "    passed += [(k, x) for k, x in sorted(kwargs.items()) if k not in (info.static_argnames or ())]\n"
+    "    if library(getattr(getattr(fun, '__code__', None), 'co_filename', '')):\n" /* with arguments of its own */
+    "        passed = [('', [x for _, x in passed])]\n"
+    "    return [tree(k, x) for k, x in passed[:32]]\n"
     "def told_call():\n"
     "    try: return call()[:4000]\n"
     "    except Exception: return ''\n"

@@ -51,7 +51,7 @@ static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str
     const char *word = NULL;
     for (row y, x; next(&after, &y);) {
         bool same_kind = find(before, y.name, false, &x) && xl_str_eq(x.kind, y.kind) && !xl_str_eq(x.value, y.value);
-        if (!same_kind || taken(&y))
+        if (!same_kind || taken(&y) || xl_str_is(y.kind, "tree"))
             continue;
         xl_str type = y.value, rest = y.value;
         if (xl_str_is(y.kind, "value")) {                  /* it says more than the object that it is a field of */
@@ -69,6 +69,41 @@ static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str
     return word;
 }
 
+static const xl_str passed = { "passed ", 7 };
+
+/* An argument that is a list now, and was a tuple, or a module with another static field. */
+static const char *other_tree(xl_arena *a, xl_str before, xl_str after, xl_str *how)
+{
+    for (row y, x; next(&after, &y);) {
+        if (!xl_str_is(y.kind, "tree") || !find(before, y.name, false, &x) || xl_str_eq(x.value, y.value))
+            continue;
+        xl_str name = { y.name.p + passed.n, y.name.n - passed.n }, now = xl_str_cut(&y.value, ' '),
+               then = xl_str_cut(&x.value, ' ');
+        xl_str who = name.n ? xl_strf(a, "`%.*s`, which", XL_FMT(name)) : XL_STR("an argument that");
+        *how = xl_str_eq(now, then) ? xl_strf(a, "for %.*s has another structure or another static field", XL_FMT(who))
+                                    : xl_strf(a, "for %.*s is a %.*s and was a %.*s", XL_FMT(who), XL_FMT(now),
+                                              XL_FMT(then));
+        return "names";
+    }
+    return NULL;
+}
+
+bool xl_call_alike(xl_str before, xl_str after)
+{
+    uint32_t n[2] = { 0 };
+    row x, y;
+    for (xl_str rest = before; next(&rest, &x);)
+        n[0] += xl_str_is(x.kind, "tree");
+    for (xl_str rest = after; next(&rest, &y);) {
+        if (!xl_str_is(y.kind, "tree"))
+            continue;
+        n[1]++;
+        if (!find(before, y.name, false, &x) || !xl_str_eq(x.value, y.value))
+            return false;
+    }
+    return n[0] && n[0] == n[1];
+}
+
 const char *xl_call_way(xl_arena *a, xl_str before, xl_str after, xl_str *how)
 {
     row x, y;
@@ -77,7 +112,10 @@ const char *xl_call_way(xl_arena *a, xl_str before, xl_str after, xl_str *how)
         *how = XL_STR("after jax.clear_caches()");
         return "cleared";
     }
-    return xl_call_form(a, before, after, how) ? "keywords" : other_static(a, before, after, how);
+    if (xl_call_form(a, before, after, how))
+        return "keywords";
+    const char *fixed = other_static(a, before, after, how);
+    return fixed ? fixed : other_tree(a, before, after, how);
 }
 
 xl_str xl_call_values(xl_arena *a, xl_str before, xl_str after)

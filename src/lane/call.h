@@ -2,7 +2,8 @@
  * What a frontend tells of the call that a program is compiled for, and how two calls differ. A call is lines of
  * NAME<tab>KIND<tab>VALUE, as guard/preload_function.h writes them: `cleared` (how often JAX's caches were emptied),
  * `form` (positional arguments, keywords), static arguments (`value`, `object` with its hash, `anew` where objects
- * compare by identity) and Python values of the function's surroundings (`taken`). Texts are in the arena. */
+ * compare by identity), the structure of the others (`tree`, named `passed x`) and Python values of the function's
+ * surroundings (`taken`). Texts are in the arena. */
 #ifndef XL_LANE_CALL_H
 #define XL_LANE_CALL_H
 
@@ -13,6 +14,8 @@
 const char *xl_call_way(xl_arena *a, xl_str before, xl_str after, xl_str *how);
 /* Whether arguments were passed by keyword in one and by position in the other. */
 bool xl_call_form(xl_arena *a, xl_str before, xl_str after, xl_str *how);
+/* Whether both calls passed arguments of the same structure; false where that is not known. */
+bool xl_call_alike(xl_str before, xl_str after);
 /* "static argument `lr` changed from 0.1 to 0.05; ...", at most three; or empty. */
 xl_str xl_call_values(xl_arena *a, xl_str before, xl_str after);
 /* The one value that changed from the number x to y, as "static argument `lr`" or "`cfg['lr']`"; else empty. */

@@ -918,6 +918,28 @@ static void find_roles(const xl_module *before, const xl_module *after, xl_verdi
         v->diff[i].carried = v->diff[i].kind == XL_DIFF_SHAPE && v->diff[i].arg >= 0;
 }
 
+/* JAX leaves out of a program what it does not read. Where the caller passed the same arguments, other code reads one.
+ * */
+static void pruned(const record *best, const xl_compile_site *site, xl_verdict *v)
+{
+    bool args = false, ops = false, other = false;
+    for (uint32_t i = 0; i < v->ndiff; i++) {
+        const xl_diff *d = &v->diff[i];
+        args |= d->kind == XL_DIFF_ARGS && !d->follows;
+        ops |= d->kind == XL_DIFF_OP;
+        other |= d->arg >= 0 && d->kind != XL_DIFF_ARGS && d->kind != XL_DIFF_DONATION && d->kind != XL_DIFF_LAYOUT;
+    }
+    if (!args || !ops || other || !xl_call_alike(best->site.call, site->call))
+        return;
+    for (uint32_t i = 0; i < v->ndiff; i++) {
+        xl_diff *d = &v->diff[i];
+        if (d->kind == XL_DIFF_ARGS || d->kind == XL_DIFF_OP)
+            d->follows = d->kind == XL_DIFF_ARGS || (d->at_call && d->follows);
+    }
+    const char *reason = reason_of(v);
+    v->reason = reason ? reason : v->reason;
+}
+
 /* What the call tells of a program that changed: by which values, and arguments that came by keyword. */
 static void called_otherwise(xl_arena *a, const record *best, const xl_compile_site *site, xl_verdict *v)
 {
@@ -969,6 +991,8 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
         c->switched |= !strcmp(out->reason, "x64");
         if (!strcmp(out->reason, "identical")) /* the hash says otherwise: something that has no words yet */
             out->reason = "op";
+        if (near->here && !strcmp(out->reason, "args"))
+            pruned(best, site, out);
         if (config.n && strcmp(out->reason, "x64"))
             configured(out, config);
         find_roles(best->m, m, out);

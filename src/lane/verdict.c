@@ -42,7 +42,7 @@ static bool flag(const xl_node *map, const char *key)
 
 /* ---- causes ------------------------------------------------------------------------------------------------------ */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
-typedef struct { bool arg, dim, read_back, grown, carried; } sized;
+typedef struct { bool arg, dim, first, read_back, grown, carried; } sized;
 static const xl_cause *finer(xl_str reason, xl_str what, sized s)
 {
     if (xl_str_is(reason, "x64") || xl_str_is(reason, "weak-type") || xl_str_is(reason, "transform") ||
@@ -54,7 +54,8 @@ static const xl_cause *finer(xl_str reason, xl_str what, sized s)
                            : !s.dim    ? XL_STR("axes")
                            : s.grown   ? XL_STR("grown")
                            : s.carried ? XL_STR("carried")
-                                       : what);
+                           : s.first   ? what
+                                       : XL_STR("length"));
     if (!s.arg && xl_str_is(what, "dtype"))
         return xl_cause_of(XL_STR("op"));
     return xl_cause_of(what);
@@ -70,7 +71,8 @@ static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
     if (is(d, "what", "identical") && is(e, "reason", "identical") && (str_of(e, "words").n || flag(e, "mapped")))
         return xl_cause_of(str_of(e, "words").n ? XL_STR("names") : XL_STR("mapped"));
     return finer(str_of(e, "reason"), str_of(d, "what"),
-                 (sized){ xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL, flag(d, "read_back"),
+                 (sized){ xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL, num_of(d, "dim") == 0,
+                          flag(d, "read_back"),
                           flag(d, "grown"), flag(d, "carried") });
 }
 
@@ -87,7 +89,8 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
             return xl_cause_of(XL_STR("static"));
         if (d->kind == XL_DIFF_IDENTICAL && !strcmp(v->reason, "identical") && (v->config.n || v->words.n || v->mapped))
             return xl_cause_of(v->config.n ? XL_STR("config") : v->words.n ? XL_STR("names") : XL_STR("mapped"));
-        return finer(reason, reason, (sized){ d->arg >= 0, d->dim >= 0, d->read_back, d->grown, d->carried });
+        return finer(reason, reason,
+                     (sized){ d->arg >= 0, d->dim >= 0, d->dim == 0, d->read_back, d->grown, d->carried });
     }
     return xl_cause_of(reason);
 }
@@ -134,9 +137,17 @@ static void add_value(xl_arena *a, xl_cause_seen *c, xl_str v)
 
 static xl_cause_seen *seen(xl_arena *a, xl_run_unit *u, const xl_cause *cause, xl_str what, xl_str where)
 {
-    for (size_t i = 0; i < u->ncause; i++)
-        if (u->cause[i].cause == cause && xl_str_eq(u->cause[i].what, what) && xl_str_eq(u->cause[i].where, where))
-            return &u->cause[i];
+    for (size_t i = 0; i < u->ncause; i++) {
+        xl_cause_seen *c = &u->cause[i];
+        xl_str more = c->what.n > what.n ? c->what : what, less = c->what.n > what.n ? what : c->what;
+        bool same = xl_str_starts(more, less);             /* a program without ops has no line of its function */
+        if (same && more.n > less.n)
+            same = cause->ask == XL_ASK_AGAIN && memmem(more.p + less.n, more.n - less.n, "; the function is at ", 21);
+        if (c->cause == cause && same && xl_str_eq(c->where, where)) {
+            c->what = more;
+            return c;
+        }
+    }
     XL_PUSH(a, u->cause, u->ncause, u->capcause, ((xl_cause_seen){ .cause = cause, .what = what, .where = where }));
     return &u->cause[u->ncause - 1];
 }
@@ -172,12 +183,14 @@ static void answer(xl_arena *a, xl_run_verdict *v, const xl_cause *c)
         XL_PUSH(a, v->other, v->nother, v->capother, word);
 }
 
-/* An array that grows by as much in each execution, one after the other. */
+/* An array that grows by as much in each execution, one after the other; and how many came between two changes. */
 static void count_growth(xl_cause_seen *s, const xl_node *e, const xl_node *d)
 {
     double by = num_of(d, "after") - num_of(d, "before"), number = num_of(e, "number");
     bool on = by > 0 && number == s->number + 1 && (!s->growths || by == s->by);
     s->growths = on || s->growths >= 3 ? s->growths + on : 0;
+    if (number > s->number && (s->gap == 0 || number - s->number < s->gap))
+        s->gap = number - (s->number > 0 ? s->number : 1);
     s->by = by;
     s->number = number;
 }
@@ -244,6 +257,10 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         count_growth(s, e, d);
         if (!s->nvalue && (c->ask == XL_ASK_BRANCH || c->ask == XL_ASK_VALUE) && !s->values.n)
             s->values = str_of(e, "values");
+        if (c->ask == XL_ASK_BRANCH || c->ask == XL_ASK_VALUE) {
+            XL_PUSH(a, u->turned, u->nturned, u->capturned, str_of(e, "values"));
+            XL_PUSH(a, u->turned, u->nturned, u->capturned, str_of(d, "part"));
+        }
         if (listed) {
             xl_str text = str_of(d, "text");
             const char *end = memmem(text.p, text.n, " was ", 5);
@@ -299,29 +316,68 @@ static bool again(const xl_run_unit *u, size_t kept, const xl_cause_seen *c)
     return false;
 }
 
-/* Sizes that a program pads to are few, round, and each of them came in the first half of its run. */
+/* Sizes that a program pads to, or that it was written for, are few, and each of them came in the first half of its
+ * run, or ran many times before the next one came. */
 static bool buckets(const xl_run_unit *u, const xl_cause_seen *c)
 {
-    bool round = c->nvalue >= 3 && c->nvalue <= 16 && c->number > 0 && 2 * c->number <= (double)u->runs &&
-                 u->runs >= 4 * c->nvalue;
-    for (size_t i = 0; i < c->nvalue && round; i++) {
-        int64_t n;
-        round = xl_str_i64(c->value[i], &n) && n >= 8 && n % 8 == 0;
-    }
-    return round;
+    enum { SIZES = 16, RUNS = 16, GAP = 10 };
+    double runs = (double)u->runs, rest = runs - c->number + 1;
+    bool early = 2 * c->number <= runs && runs >= RUNS * (double)c->nvalue, seldom = c->gap >= GAP && rest >= GAP;
+    return c->nvalue >= 2 && c->nvalue <= SIZES && c->number > 0 && (early || seldom);
 }
 
+/* "static argument `step`" of a sentence that has it, or empty. */
+static xl_str argument_of(xl_str text)
+{
+    static const char head[] = "static argument `";
+    const char *at = memmem(text.p, text.n, head, sizeof head - 1), *end = text.p + text.n;
+    const char *close = at ? memchr(at + sizeof head - 1, '`', (size_t)(end - at) - (sizeof head - 1)) : NULL;
+    return close ? (xl_str){ at, (size_t)(close - at) + 1 } : (xl_str){ "", 0 };
+}
+
+/* Another value of that static argument came with another program. */
+static bool turned(const xl_run_unit *u, xl_str argument)
+{
+    for (size_t i = 0; i < u->nturned && argument.n; i++)
+        if (memmem(u->turned[i].p, u->turned[i].n, argument.p, argument.n))
+            return true;
+    return false;
+}
+
+/* A static argument took its second value early, and no third. */
+static bool modes(const xl_run_unit *u, const xl_cause_seen *c)
+{
+    for (size_t i = 0; i < u->ncause; i++)
+        if (u->cause[i].cause->ask == XL_ASK_AGAIN)
+            return false;
+    return c->times == 1 && u->compiles == 2 && xl_str_starts(c->values, XL_STR("static argument ")) &&
+           c->number > 0 && 2 * c->number <= (double)u->runs && u->runs >= 8;
+}
+
+/* What only the whole run tells of a cause. */
 static void find_habits(xl_run_unit *u)
 {
     for (size_t i = 0; i < u->ncause; i++) {
         xl_cause_seen *c = &u->cause[i];
-        if (strcmp(c->cause->word, "shape"))
-            continue;
-        if (c->growths >= 3 && 2 * c->growths >= c->times)
+        bool shape = !strcmp(c->cause->word, "shape") || !strcmp(c->cause->word, "length");
+        if (shape && c->growths >= 3 && 2 * c->growths >= c->times)
             c->cause = xl_cause_of(XL_STR("grown"));
-        else if (buckets(u, c))
+        else if (shape && buckets(u, c))
             c->cause = xl_cause_of(XL_STR("buckets"));
+        else if (!strcmp(c->cause->word, "unused") && turned(u, argument_of(c->what)))
+            c->cause = xl_cause_of(XL_STR("shared"));
+        else if (!strcmp(c->cause->word, "op") && modes(u, c))
+            c->cause = xl_cause_of(XL_STR("modes"));
     }
+}
+
+const xl_cause *xl_run_cause(const xl_run_verdict *v, size_t i)
+{
+    const xl_cause *c = xl_event_cause(v->event[i]);
+    const xl_node *detail = xl_node_get(v->event[i], "detail");
+    bool again = !strcmp(c->word, "unused") && detail && detail->n && v->of[i] &&
+                 turned(v->of[i], argument_of(str_of(detail->kid[0], "text")));
+    return again ? xl_cause_of(XL_STR("shared")) : c;
 }
 
 /* Ops that came or went on one line are one cause. */
@@ -805,6 +861,9 @@ void xl_run_name_say(const xl_run_verdict *v, const xl_node *e, xl_buf *b)
 
 void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
 {
+    int refused = 0;
+    for (size_t i = 0; i < v->nunit; i++)
+        refused += v->unit[i]->refused;                    /* which is said, and why it ended */
     if (v->going)
         xl_buf_printf(b, "this run goes on: %.*s. What is said of it is until now, its counts until two seconds ago\n",
                       XL_FMT(v->unended));
@@ -812,6 +871,9 @@ void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
         xl_buf_printf(b, "%.*s\n", XL_FMT(v->unended));
     else if (v->end.signal)
         xl_buf_printf(b, "this run was ended by signal %d (%s)%s\n", (int)v->end.signal, strsignal((int)v->end.signal),
+                      v->cut ? ": what ran is counted until two seconds before that" : "");
+    else if (v->end.has_status && v->end.status && !refused)
+        xl_buf_printf(b, "this run ended with exit status %lld%s\n", (long long)v->end.status,
                       v->cut ? ": what ran is counted until two seconds before that" : "");
     else if (v->cut)
         xl_buf_printf(b,
@@ -923,9 +985,10 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
 {
     size_t steps = 0, other = 0;
     int made = 0, loads = 0;                               /* of the others, in all processes */
-    bool op_by_op = false;
+    bool op_by_op = false, broken = v->end.has_status && v->end.status;
     for (size_t i = 0; i < v->nunit; i++) {
         const xl_run_unit *u = v->unit[i];
+        broken &= u->helper;
         steps += u->step;
         other += !u->step;
         made += u->step ? 0 : u->all_compiles - u->all_cached - u->all_loaded;
@@ -971,7 +1034,10 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
                           n == 1 ? " was" : "s were", xl_event_cause(first)->remedy);
         op_by_op |= first != NULL;
     }
-    if (!op_by_op && !steps && v->eager_runs && !v->gaps) {
+    if (!op_by_op && !steps && broken && !v->gaps) {
+        xl_buf_printf(b, "no step: the run ended with exit status %lld before a function of yours was compiled; what "
+                         "it printed says why\n", (long long)v->end.status);
+    } else if (!op_by_op && !steps && v->eager_runs && !v->gaps) {
         const xl_cause *one_by_one = xl_cause_of(XL_STR("eager"));
         XL_KNOWN(one_by_one);                              /* a row of cause.def */
         xl_buf_printf(

@@ -30,6 +30,7 @@ typedef struct {
     uint32_t ops, more;                                    /* ops that came or went; further changes on that line */
     double by, number;                                     /* the last growth, and the execution that it was for */
     int growths;                                           /* in a row, each as large as the last */
+    double gap;                                            /* the fewest executions from one change to the next */
     uint32_t group, nth;                                   /* in the order they were seen: of one cause, and each */
 } xl_cause_seen;
 
@@ -55,6 +56,8 @@ typedef struct {
     double first, last;                                    /* seconds of its first and last compile */
     xl_cause_seen *cause;
     size_t ncause, capcause;
+    xl_str *turned; /* "static argument `step` changed from 2 to 3": what changed with a branch or value */
+    size_t nturned, capturned;
 } xl_run_unit;
 
 /* A line that called an op or a library's function with new shapes again and again. */
@@ -122,5 +125,7 @@ bool xl_verdict_sized(const xl_run_verdict *v);
 bool xl_event_again(const xl_node *e);                     /* a compile event that is a recompile in its run */
 /* The cause of a compile event that was not its module's first: never NULL for those. */
 const xl_cause *xl_event_cause(const xl_node *e);
+/* The same, of event `i`, by what the whole run tells of it. */
+const xl_cause *xl_run_cause(const xl_run_verdict *v, size_t i);
 
 #endif

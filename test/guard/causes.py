@@ -46,7 +46,7 @@ for i in range(6):
 for i in range(4):
     t = jnp.concatenate([t, t[:, :1]], 1)
     decode(w, t)
-""", words="; it grows from call to call: allocate it once")
+""", words="; it grows from call to call, so allocate it once")
 plant("extra_axis", "axes", SHAPE, """
 @jax.jit
 def forward(w, x):
@@ -927,6 +927,24 @@ def train_step(w, x, epoch):
 w, x = data(16, 4), data(8)
 for i in range(12):
     w = train_step(w, x, epoch=i // 4)  # LINE
+""")
+plant("step_is_static", "shared", BRANCH, """
+@functools.partial(jax.jit, static_argnames="step")
+def train_step(w, x, step):
+    w = w - 0.1 * jnp.tanh(x @ w).mean() * w
+    return w * 0.5 if step % 4 == 3 else w
+w, x = data(16, 4), data(8)
+for i in range(24):
+    w = train_step(w, x, step=i)  # LINE
+""", words="; some of its values give the program that another gave")
+plant("a_length_of_its_own", "length", SHAPE, """
+@jax.jit
+def train_step(w, x):
+    return w - 0.1 * jnp.tanh(x).mean() * w  # LINE
+w = data(16, 4)
+for n in 16, 15, 12, 11, 9:
+    for i in range(4):
+        w = train_step(w, data(8, n))
 """)
 plant("rate_is_static", "static", VALUE, """
 @functools.partial(jax.jit, static_argnames="rate")

@@ -155,6 +155,12 @@ static void consequences(xl_differ *d)
             d->list[kept++] = *x;
     }
     d->n = kept;
+    for (uint32_t i = 0; i < d->n; i++)                    /* what a line does with an argument that came or went */
+        for (uint32_t k = 0; k < d->n && d->list[i].kind == XL_DIFF_OP; k++) {
+            const xl_diff *x = &d->list[k];
+            d->list[i].follows |= x->kind == XL_DIFF_ARGS && !x->follows && x->file.n && x->line == d->list[i].line &&
+                                  xl_str_eq(x->file, d->list[i].file);
+        }
 }
 
 xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b, uint32_t most, uint32_t *n)

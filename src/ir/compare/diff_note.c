@@ -133,6 +133,12 @@ xl_diff_origin xl_diff_from_size(const xl_differ *d, double before, double after
             if (near(after - before, log(is / was)))
                 return XL_DIFF_SIZE;
         }
+    for (uint32_t i = 0; i < d->nsize; i++)                /* of two sizes, or of one by itself, as of an image */
+        for (uint32_t k = 0; k <= i; k++)
+            for (int q = 0; q < 2; q++)
+                if (near(form[q][0], d->size[i].before * d->size[k].before) &&
+                    near(form[q][1], d->size[i].after * d->size[k].after))
+                    return XL_DIFF_SIZE;
     return found;
 }
 
