@@ -723,6 +723,22 @@ def _():
         assert ("traced again for `batch`, which is a list and was a tuple when" in shown) == named, shown
         assert ("pass the same structure in every call" in shown) == named, shown
         assert "make the jitted function once" not in shown, shown
+    shown = xlane("explain", python("tree_field", """
+import dataclasses, functools, jax, jax.numpy as jnp
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["w"], meta_fields=["turn"])
+@dataclasses.dataclass
+class Model:
+    w: object
+    turn: int
+@jax.jit
+def step(model, x):
+    return Model(model.w + x, model.turn + 1)
+model = Model(jnp.ones(4), 0)
+for i in range(12):
+    model = step(model, model.w)
+""")[0])
+    assert "for `model`, which has another structure or another static field when called" in shown, shown
+    assert "make the jitted function once" not in shown and "which is a" not in shown, shown
 
 
 @check("W3_a_run_that_ended_in_an_error_before_a_step_is_not_told_to_jit")

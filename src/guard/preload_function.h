@@ -94,8 +94,8 @@ static const char guard_preload_function[] =
  * arguments, and the Python values that it was made of: lines of words between tabs, for lane/call.c. Static arguments:
  * by value where they are numbers or strings (the fields of a dataclass, too), else by their hash; those that compare
  * by identity are called `anew`. Values: numbers and strings that the user's function takes from its closure, from
- * globals, or from an object or dictionary there. Nothing of the user's is called but a `__hash__` that JAX has called
- * already. */
+ * globals, or from an object or dictionary there. Nothing of the user's is called but what JAX has called
+ * already (a `__hash__`, flattening), and the `__repr__` of static fields. */
 static const char guard_preload_call[] =
     "exec(compile('''\n"
     "class Cleared:\n" /* as a cache of JAX, which it empties when jax.clear_caches() is called */
@@ -158,9 +158,10 @@ static const char guard_preload_call[] =
     "    try: names = list(__import__('inspect').signature(fun).parameters)\n"
     "    except (TypeError, ValueError): names = []\n"
     "    name = lambda i: names[i] if i < len(names) else 'argument %d' % i\n"
-    "    try: rows += trees(fun, info, args, kwargs, name)\n"
+    "    wrapped = codes(fun)[1] is None\n" /* in a library's function, which has arguments of its own */
+    "    try: rows += trees(wrapped, info, args, kwargs, name)\n"
     "    except Exception: pass\n"
-    "    for i in info.static_argnums or ():\n"
+    "    for i in () if wrapped else info.static_argnums or ():\n"
     "        if i < len(args): rows += static(name(i % max(1, len(args))), args[i])\n"
     "    for k in info.static_argnames or ():\n"
     "        if k in kwargs: rows += static(k, kwargs[k])\n"
@@ -170,15 +171,14 @@ static const char guard_preload_call[] =
 
 static const char guard_preload_compiler[] =
     "exec(compile('''\n"
-    "def tree(name, v):\n" /* JAX has flattened it in this call already, and hashed what that gave */
-    "    kind = type(v).__name__\n"
-    "    return 'passed ' + name, 'tree', '%s %d' % (kind, hash(sys.modules['jax'].tree_util.tree_structure(v)))\n"
-    "def trees(fun, info, args, kwargs, name):\n" /* of arguments that are not static */
+    "def tree(name, v, more=()):\n" /* its hash leaves out static fields, so what it is written as */
+    "    shape = hash((str(sys.modules['jax'].tree_util.tree_structure(v)), *map(str, more)))\n"
+    "    return 'passed ' + name, 'tree', '%s %d' % (type(v).__name__, shape)\n"
+    "def trees(wrapped, info, args, kwargs, name):\n" /* of arguments that are not static */
     "    fixed = {i % max(1, len(args)) for i in info.static_argnums or ()}\n"
     "    passed = [(name(i), x) for i, x in enumerate(args) if i not in fixed]\n"
     "    passed += [(k, x) for k, x in sorted(kwargs.items()) if k not in (info.static_argnames or ())]\n"
-    "    if library(getattr(getattr(fun, '__code__', None), 'co_filename', '')):\n" /* with arguments of its own */
-    "        passed = [('', [x for _, x in passed])]\n"
+    "    if wrapped: return [tree('', [x for _, x in passed], [args[i] for i in sorted(fixed)])]\n"
     "    return [tree(k, x) for k, x in passed[:32]]\n"
     "def told_call():\n"
     "    try: return call()[:4000]\n"
@@ -227,7 +227,8 @@ static const char guard_preload_compiler[] =
     "                own_name = ''\n" /* of pmap's each is called so, and JAX cuts underscores off the end */
     "            number = tell(name.encode(), (function or '').encode(), own_name.encode(), "
     "settings(config).encode(),\n"
-    "                          told_call().encode() if function else b'', 0 if x64 is None else 1 + bool(x64), owner)\n"
+    "                          told_call().encode() if function is not None else b'', 0 if x64 is None else 1 + "
+    "bool(x64), owner)\n"
     "        except Exception: pass\n"
     "        try: return real(backend, computation, *args, **more)\n"
     "        finally:\n"
