@@ -199,7 +199,7 @@ def _():
         end = "this run ended with %s\n" % ended if status else ""
         assert text.startswith(end + COUNTED), text
         text = xlane("metrics", folder)
-        assert text.startswith(end + "Steps: ") and "newer than" not in text, text
+        assert text.startswith("Steps: ") and "newer than" not in text, text
         assert json.loads(xlane("metrics", "--json", folder))["lower_bounds"] is False
 
 
