@@ -461,6 +461,25 @@ for i in range(20):
     assert "func.call" not in said and "static argument `train` changed from True to False; called" in err, said + err
 
 
+@check("W5_an_option_that_follows_the_shardings_is_told_as_their_result")
+def _():
+    folder, _ = python("resharded", """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+split = NamedSharding(Mesh(np.array(jax.devices()), ("d",)), P("d"))
+@jax.jit
+def step(w, m, x):
+    return jax.lax.with_sharding_constraint(w + x, split), m + x
+w, x, m = jax.device_put(np.ones(8), split), jax.device_put(np.ones(8), split), jnp.zeros(8)
+for i in range(6):
+    w, m = step(w, m, x)
+""", XLANE_CPU_DEVICES="2")
+    said = xlane("explain", folder)
+    assert re.search(r"argument `m`: sharding none -> ", said), said
+    assert re.search(r"\n +as a result: options: compile option allow_spmd_sharding_propagation_to_parameters .*"
+                     r" \[(\d, )+\d\] -> \S+\n", said), said
+
+
 @check("W6_a_wait_without_a_read_is_counted_apart")
 def _():
     text = LOOPS.replace("TIMES", "30").replace("EVALUATED", "y.block_until_ready()")

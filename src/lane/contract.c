@@ -966,6 +966,20 @@ static void called_otherwise(xl_arena *a, const record *best, const xl_compile_s
         v->values = xl_call_values(a, best->site.call, site->call);
 }
 
+/* JAX sets this option by which arguments and results have shardings. */
+static void option_follows(xl_arena *a, xl_verdict *v)
+{
+    static const char option[] = "options: compile option allow_spmd_sharding_propagation_to_";
+    bool split = false, alone = xl_str_starts(v->words, xl_str_of(option));
+    xl_str rest = v->words;
+    for (int changes = 0; alone && xl_str_cut(&rest, '>').n && rest.p; changes++)
+        alone = changes == 0;
+    for (uint32_t i = 0; i < v->ndiff; i++)
+        split |= v->diff[i].kind == XL_DIFF_SHARDING && v->diff[i].arg >= 0;
+    if (split && alone)
+        v->words = xl_strf(a, "as a result: %.*s", XL_FMT(v->words));
+}
+
 static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near, const xl_cache_key *key,
                               const xl_compile_site *site, xl_module *m, xl_verdict *out)
 {
@@ -996,6 +1010,7 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
         if (config.n && strcmp(out->reason, "x64"))
             configured(out, config);
         find_roles(best->m, m, out);
+        option_follows(a, out);
         if (near->here)
             called_otherwise(a, best, site, out);
     } else {
