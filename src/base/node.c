@@ -58,6 +58,37 @@ static const xl_node *value(const xl_node *map, const char *key)
     return n && n->kind != XL_NODE_NULL ? n : NULL;
 }
 
+xl_str xl_node_text(const xl_node *map, const char *key)
+{
+    const xl_node *n = value(map, key);
+    return n && n->kind != XL_NODE_LIST && n->kind != XL_NODE_MAP ? n->s : (xl_str){ "", 0 };
+}
+
+bool xl_node_is(const xl_node *map, const char *key, const char *word)
+{
+    return xl_str_is(xl_node_text(map, key), word);
+}
+
+bool xl_node_flag(const xl_node *map, const char *key)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n && n->b;
+}
+
+static bool numeric(const xl_node *n) { return n && (n->kind == XL_NODE_INT || n->kind == XL_NODE_FLOAT); }
+
+int64_t xl_node_int(const xl_node *map, const char *key, int64_t otherwise)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return numeric(n) ? n->i : otherwise;
+}
+
+double xl_node_num(const xl_node *map, const char *key, double otherwise)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return numeric(n) ? n->f : otherwise;
+}
+
 static xl_error *wrong(const xl_node *n, const char *want)
 {
     return xl_node_err(n, "%s was expected, not %s", want, xl_node_word(n->kind));

@@ -39,6 +39,15 @@ enum { XL_NODE_DEPTH = 128 };                                 /* deeper texts ar
 const xl_node *xl_node_get(const xl_node *map, const char *key); /* NULL: no such key, or not a map, or map is NULL */
 const char *xl_node_word(xl_node_kind kind);                  /* "a list" */
 
+/* For files of our own: what is missing, or of another kind, is empty, false or `otherwise`. */
+xl_str xl_node_text(const xl_node *map, const char *key); /* a scalar as written; null is empty too */
+bool xl_node_is(const xl_node *map, const char *key, const char *word);
+bool xl_node_flag(const xl_node *map, const char *key);
+int64_t xl_node_int(const xl_node *map, const char *key, int64_t otherwise);
+double xl_node_num(const xl_node *map, const char *key, double otherwise);
+
+/* For files of the user's. */
+
 xl_error *xl_node_get_bool(const xl_node *map, const char *key, bool *out) XL_MUST_USE;
 xl_error *xl_node_get_int(const xl_node *map, const char *key, int64_t low, int64_t high, int64_t *out) XL_MUST_USE;
 xl_error *xl_node_get_float(const xl_node *map, const char *key, double *out) XL_MUST_USE;

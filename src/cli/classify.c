@@ -14,12 +14,6 @@ static const xl_opt opts[] = {
     { 0 },
 };
 
-static xl_str text_of(const xl_node *n, const char *key)
-{
-    const xl_node *v = xl_node_get(n, key);
-    return v && v->kind == XL_NODE_STR ? v->s : (xl_str){ "", 0 };
-}
-
 /* The attempts of a run that failed, as `xlane run --retries` classified each when it did. False: there were none. */
 static bool attempts(const xl_cli *cli, const char *dir, xl_buf *b)
 {
@@ -28,7 +22,7 @@ static bool attempts(const xl_cli *cli, const char *dir, xl_buf *b)
     xl_json j = { .out = b, .pretty = true };
     xl_error_free(xl_run_events(cli->arena, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
-        if (!xl_str_is(text_of(e[i], "event"), "retry"))
+        if (!xl_node_is(e[i], "event", "retry"))
             continue;
         if (cli->json && !found++)
             xl_json_list(&j);
@@ -42,11 +36,11 @@ static bool attempts(const xl_cli *cli, const char *dir, xl_buf *b)
                       "attempt %lld ended with %lld in the %.*s phase: %.*s (%.*s): %.*s\n"
                       "  command:",
                       (long long)(number ? number->i : 0), (long long)(status ? status->i : 0),
-                      XL_FMT(text_of(e[i], "phase")), XL_FMT(text_of(e[i], "cause")), XL_FMT(text_of(e[i], "verdict")),
-                      XL_FMT(text_of(e[i], "text")));
+                      XL_FMT(xl_node_text(e[i], "phase")), XL_FMT(xl_node_text(e[i], "cause")),
+                      XL_FMT(xl_node_text(e[i], "verdict")), XL_FMT(xl_node_text(e[i], "text")));
         for (size_t k = 0; command && k < command->n; k++)
             xl_buf_printf(b, " %.*s", XL_FMT(command->kid[k]->s));
-        xl_buf_printf(b, "\n  then: %.*s\n", XL_FMT(text_of(e[i], "then")));
+        xl_buf_printf(b, "\n  then: %.*s\n", XL_FMT(xl_node_text(e[i], "then")));
         found++;
     }
     if (cli->json && found)
@@ -60,7 +54,7 @@ static const xl_node *last_end(xl_arena *a, const char *dir)
     size_t n = 0;
     xl_error_free(xl_run_events(a, dir, &e, &n));
     while (n-- > 0)
-        if (xl_str_is(text_of(e[n], "event"), "end"))
+        if (xl_node_is(e[n], "event", "end"))
             return e[n];
     return NULL;
 }

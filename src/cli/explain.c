@@ -20,23 +20,10 @@ static const xl_opt opts[] = {
     { 0 },
 };
 
-static xl_str str_of(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n ? n->s : (xl_str){ "", 0 };
-}
-static bool is(const xl_node *map, const char *key, const char *value) { return xl_str_is(str_of(map, key), value); }
-static double num_of(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n ? n->f : 0;
-}
-
-/* ---- one run
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- one run ---- */
 static void put_why(xl_buf *b, const xl_node *e)
 {
-    xl_str words = str_of(e, "words"), cache = str_of(e, "cache_detail");
+    xl_str words = xl_node_text(e, "words"), cache = xl_node_text(e, "cache_detail");
     const xl_node *detail = xl_node_get(e, "detail");
     for (int follows = 0; follows < 2; follows++)
         for (size_t i = 0, shown = 0, said = 0; detail && i < detail->n; i++) {
@@ -53,33 +40,34 @@ static void put_why(xl_buf *b, const xl_node *e)
                                : perhaps ? "perhaps as a result: "
                                : said++  ? "             "
                                          : "as a result: ";
-            xl_buf_printf(b, "             %s%.*s\n", head, XL_FMT(str_of(detail->kid[i], "text")));
+            xl_buf_printf(b, "             %s%.*s\n", head, XL_FMT(xl_node_text(detail->kid[i], "text")));
         }
     if (words.n)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(words));
-    if (str_of(e, "config").n)
-        xl_buf_printf(b, "             %.*s\n", XL_FMT(str_of(e, "config")));
-    if (str_of(e, "values").n)
-        xl_buf_printf(b, "             Python values: %.*s\n", XL_FMT(str_of(e, "values")));
-    if (str_of(e, "called").n)
-        xl_buf_printf(b, "             called at %.*s\n", XL_FMT(str_of(e, "called")));
+    if (xl_node_text(e, "config").n)
+        xl_buf_printf(b, "             %.*s\n", XL_FMT(xl_node_text(e, "config")));
+    if (xl_node_text(e, "values").n)
+        xl_buf_printf(b, "             Python values: %.*s\n", XL_FMT(xl_node_text(e, "values")));
+    if (xl_node_text(e, "called").n)
+        xl_buf_printf(b, "             called at %.*s\n", XL_FMT(xl_node_text(e, "called")));
     if (xl_node_get(e, "read_back"))
         xl_buf_printf(b,
                       xl_node_get(e, "read_mask")
                           ? "             the host had read a mask with %.0f true elements from the device since the "
                             "last step\n"
                           : "             the host had read the number %.0f from the device since the last step\n",
-                      num_of(e, "read_back"));
-    if (str_of(e, "against_run").n)
+                      xl_node_num(e, "read_back", 0));
+    if (xl_node_text(e, "against_run").n)
         xl_buf_printf(b, "             %s run %.*s\n",
-                      is(e, "reason", "first") && !(detail && detail->n) ? "the same program as in" : "compared with",
-                      XL_FMT(str_of(e, "against_run")));
-    if (cache.n && !is(e, "cache_reason", "first") && !is(e, "cache_reason", "program"))
+                      xl_node_is(e, "reason", "first") && !(detail && detail->n) ? "the same program as in"
+                                                                                 : "compared with",
+                      XL_FMT(xl_node_text(e, "against_run")));
+    if (cache.n && !xl_node_is(e, "cache_reason", "first") && !xl_node_is(e, "cache_reason", "program"))
         xl_buf_printf(b, "             not in the cache: %.*s\n", XL_FMT(cache));
-    if (str_of(e, "uncacheable").n)
-        xl_buf_printf(b, "             not cached: %.*s\n", XL_FMT(str_of(e, "uncacheable")));
-    if (str_of(e, "error").n && !is(e, "result", "stopped")) /* what stopped it is told above */
-        xl_buf_printf(b, "             %.*s\n", XL_FMT(str_of(e, "error")));
+    if (xl_node_text(e, "uncacheable").n)
+        xl_buf_printf(b, "             not cached: %.*s\n", XL_FMT(xl_node_text(e, "uncacheable")));
+    if (xl_node_text(e, "error").n && !xl_node_is(e, "result", "stopped")) /* what stopped it is told above */
+        xl_buf_printf(b, "             %.*s\n", XL_FMT(xl_node_text(e, "error")));
 }
 
 /* Compiles that read the same, but for their times and steps, are one entry. */
@@ -95,7 +83,7 @@ static void add_alike(xl_arena *a, alikes *g, const xl_node *e)
     key = xl_hash64(why.p ? why.p : "", why.n, key);
     xl_buf_fini(&why);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        key = xl_hash64(str_of(e, fields[i]).p, str_of(e, fields[i]).n, key);
+        key = xl_hash64(xl_node_text(e, fields[i]).p, xl_node_text(e, fields[i]).n, key);
     for (size_t i = 0; i < g->n; i++)
         if (g->p[i].key == key) {
             g->p[i].last = e;
@@ -117,17 +105,19 @@ static const alike *alike_of(const alikes *g, const xl_node *e)
 static void put_compile(xl_buf *b, const alike *mine)
 {
     const xl_node *e = mine->first;
-    xl_str name = str_of(e, "name").n ? str_of(e, "name") : str_of(e, "module"); /* pmap's modules are all one's */
-    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %7.1f ms  %.*s, %.*s%s", num_of(e, "t"), XL_FMT(name),
-                  XL_FMT(str_of(e, "result")), num_of(e, "seconds") * 1e3, XL_FMT(str_of(e, "phase")),
-                  XL_FMT(str_of(e, "reason")), is(e, "reason", "first") ? " of its name" : "");
-    if (num_of(e, "number") > 1 && !is(e, "reason", "first"))
-        xl_buf_printf(b, " (step %.0f)", num_of(e, "number"));
+    xl_str name = xl_node_text(e, "name").n ? xl_node_text(e, "name")
+                                            : xl_node_text(e, "module"); /* pmap's modules are all one's */
+    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %7.1f ms  %.*s, %.*s%s", xl_node_num(e, "t", 0), XL_FMT(name),
+                  XL_FMT(xl_node_text(e, "result")), xl_node_num(e, "seconds", 0) * 1e3,
+                  XL_FMT(xl_node_text(e, "phase")), XL_FMT(xl_node_text(e, "reason")),
+                  xl_node_is(e, "reason", "first") ? " of its name" : "");
+    if (xl_node_num(e, "number", 0) > 1 && !xl_node_is(e, "reason", "first"))
+        xl_buf_printf(b, " (step %.0f)", xl_node_num(e, "number", 0));
     xl_buf_putc(b, '\n');
     put_why(b, e);
     if (mine->n > 1)
         xl_buf_printf(b, "             %zu more like this, the last at %.3f s: --json lists all\n", mine->n - 1,
-                      num_of(mine->last, "t"));
+                      xl_node_num(mine->last, "t", 0));
 }
 
 /* Of one function: entries that are left out, as they would bury the others, and the compiles in those. */
@@ -167,11 +157,11 @@ static void put_sync(xl_buf *b, const xl_node *e, const xl_metrics *m, const xl_
 {
     const xl_module_metrics *mm = NULL;
     for (uint32_t i = 0; m && (mm = xl_metrics_at(m, i)); i++)
-        if (is(e, "module", xl_module_metrics_name(mm)))
+        if (xl_node_is(e, "module", xl_module_metrics_name(mm)))
             break;
-    xl_buf_printf(b, "%9.3f s  sync: ", num_of(e, "t"));
+    xl_buf_printf(b, "%9.3f s  sync: ", xl_node_num(e, "t", 0));
     xl_run_name_say(v, e, b);
-    xl_buf_printf(b, ": %.*s", XL_FMT(str_of(e, "text")));
+    xl_buf_printf(b, ": %.*s", XL_FMT(xl_node_text(e, "text")));
     const xl_run_unit *u = xl_run_unit_of(v, e);
     unsigned long long waited = mm ? xl_module_metrics_count(mm, XL_M_HostSync) : 0,
                        ran = mm ? xl_module_metrics_count(mm, XL_M_ExecuteTime) : 0;
@@ -189,17 +179,19 @@ static void put_other(xl_buf *b, const xl_node *e)
     static const char *const told[] = {
         "late-flag", "late-spmd", "not-reduced", "local-read", "collective", "gathered"
     };
-    if (is(e, "event", "retry"))
-        xl_buf_printf(b, "%9.3f s  attempt %.0f failed at %.*s: %.*s (%.*s, %.*s); %.*s\n", num_of(e, "t"),
-                      num_of(e, "attempt"), XL_FMT(str_of(e, "phase")), XL_FMT(str_of(e, "text")),
-                      XL_FMT(str_of(e, "cause")), XL_FMT(str_of(e, "verdict")), XL_FMT(str_of(e, "then")));
-    if (is(e, "event", "hang"))
-        xl_buf_printf(b, "%9.3f s  hang: %.*s of %.*s had not returned after %.0f s\n", num_of(e, "t"),
-                      XL_FMT(str_of(e, "what")), XL_FMT(str_of(e, "module")), num_of(e, "seconds"));
+    if (xl_node_is(e, "event", "retry"))
+        xl_buf_printf(b, "%9.3f s  attempt %.0f failed at %.*s: %.*s (%.*s, %.*s); %.*s\n", xl_node_num(e, "t", 0),
+                      xl_node_num(e, "attempt", 0), XL_FMT(xl_node_text(e, "phase")), XL_FMT(xl_node_text(e, "text")),
+                      XL_FMT(xl_node_text(e, "cause")), XL_FMT(xl_node_text(e, "verdict")),
+                      XL_FMT(xl_node_text(e, "then")));
+    if (xl_node_is(e, "event", "hang"))
+        xl_buf_printf(b, "%9.3f s  hang: %.*s of %.*s had not returned after %.0f s\n", xl_node_num(e, "t", 0),
+                      XL_FMT(xl_node_text(e, "what")), XL_FMT(xl_node_text(e, "module")), xl_node_num(e, "seconds", 0));
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-        if (is(e, "event", told[i]))
-            xl_buf_printf(b, "%9.3f s  %s: %.*s%s%.*s\n", num_of(e, "t"), told[i], XL_FMT(str_of(e, "words")),
-                          str_of(e, "words").n ? ": " : "", XL_FMT(str_of(e, "text")));
+        if (xl_node_is(e, "event", told[i]))
+            xl_buf_printf(b, "%9.3f s  %s: %.*s%s%.*s\n", xl_node_num(e, "t", 0), told[i],
+                          XL_FMT(xl_node_text(e, "words")), xl_node_text(e, "words").n ? ": " : "",
+                          XL_FMT(xl_node_text(e, "text")));
 }
 
 /* The compile events, each with its cause and remedy. */
@@ -217,7 +209,7 @@ static void put_json(const xl_run_verdict *v, xl_buf *b)
             xl_json_node(&j, e->kid[k]);
         }
         xl_json_put_bool(&j, "of_step", v->of[i]->step);
-        if (!is(e, "reason", "first")) {
+        if (!xl_node_is(e, "reason", "first")) {
             xl_json_put_text(&j, "cause", xl_run_cause(v, i)->word);
             xl_json_put_text(&j, "remedy", xl_run_cause(v, i)->remedy);
         }
@@ -229,7 +221,7 @@ static void put_json(const xl_run_verdict *v, xl_buf *b)
 static bool recorded(xl_node **e, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (is(e[i], "event", "attach") || is(e[i], "event", "compile"))
+        if (xl_node_is(e[i], "event", "attach") || xl_node_is(e[i], "event", "compile"))
             return true;
     return false;
 }
@@ -307,7 +299,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     listing *of = xl_new(cli->arena, listing, v.nunit + 1);
     for (size_t i = 0; i < v.nevent; i++) {
         const xl_node *e = v.event[i];
-        if (v.of[i] && (opt.all || (v.of[i]->step && (xl_event_again(e) || is(e, "result", "failed")))))
+        if (v.of[i] && (opt.all || (v.of[i]->step && (xl_event_again(e) || xl_node_is(e, "result", "failed")))))
             add_alike(cli->arena, &g, e);
     }
     count_entries(&v, &g, of);
@@ -321,7 +313,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
             put_entry(&b, mine, v.of[i], listing_of(&v, of, v.of[i]));
         else if (v.of[i])
             continue;                                      /* one of an entry above, or of none */
-        else if (is(v.event[i], "event", "sync"))
+        else if (xl_node_is(v.event[i], "event", "sync"))
             put_sync(&b, v.event[i], m, &v);
         else
             put_other(&b, v.event[i]);
@@ -351,8 +343,7 @@ out:
     return err;
 }
 
-/* ---- two runs
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- two runs ---- */
 typedef struct { xl_str module; char hash[XL_DIGEST_HEX]; int compiles; } last_program;
 
 static void last_programs(xl_arena *a, xl_node **e, size_t n, last_program **out, size_t *nout)
@@ -361,9 +352,10 @@ static void last_programs(xl_arena *a, xl_node **e, size_t n, last_program **out
     *out = NULL;
     *nout = 0;
     for (size_t i = 0; i < n; i++) {
-        xl_str program = str_of(e[i], "program"), module = xl_contract_group(str_of(e[i], "module"));
+        xl_str program = xl_node_text(e[i], "program"), module = xl_contract_group(xl_node_text(e[i], "module"));
         const xl_node *helper = xl_node_get(e[i], "helper");
-        if (!is(e[i], "event", "compile") || program.n != XL_DIGEST_HEX - 1 || (helper && helper->b && !opt.all))
+        if (!xl_node_is(e[i], "event", "compile") || program.n != XL_DIGEST_HEX - 1 ||
+            (helper && helper->b && !opt.all))
             continue;
         last_program *p = NULL;
         for (size_t k = 0; k < *nout && !p; k++)
@@ -381,7 +373,7 @@ static void last_programs(xl_arena *a, xl_node **e, size_t n, last_program **out
 static const xl_node *first_event(xl_node **e, size_t n, const char *what)
 {
     for (size_t i = 0; i < n; i++)
-        if (is(e[i], "event", what))
+        if (xl_node_is(e[i], "event", what))
             return e[i];
     return NULL;
 }
@@ -460,7 +452,8 @@ static void compare_script(xl_arena *a, sink *s, const xl_run_info *x, const xl_
         xl_buf args = { 0 };
         for (size_t i = 0; cmd && i < cmd->n; i++)
             xl_buf_add(&args, cmd->kid[i]->s.p, cmd->kid[i]->s.n), xl_buf_putc(&args, 0);
-        script[side] = xl_contract_script(a, xl_buf_view(&args), xl_str_c(a, str_of((side ? y : x)->json, "folder")));
+        script[side] =
+            xl_contract_script(a, xl_buf_view(&args), xl_str_c(a, xl_node_text((side ? y : x)->json, "folder")));
         xl_buf_fini(&args);
     }
     if (!xl_str_eq(script[0], script[1]))
@@ -474,11 +467,11 @@ static void compare_cache(xl_arena *a, sink *s, xl_node **ea, size_t na, xl_node
     for (int side = 0; side < 2; side++)
         for (size_t i = 0; i < (side ? nb : na); i++) {
             const xl_node *e = (side ? eb : ea)[i];
-            if (!is(e, "event", "compile"))
+            if (!xl_node_is(e, "event", "compile"))
                 continue;
-            made[side] += is(e, "result", "compiled");
-            loaded[side] += is(e, "result", "cached") || is(e, "result", "loaded");
-            seconds[side] += num_of(e, "seconds");
+            made[side] += xl_node_is(e, "result", "compiled");
+            loaded[side] += xl_node_is(e, "result", "cached") || xl_node_is(e, "result", "loaded");
+            seconds[side] += xl_node_num(e, "seconds", 0);
         }
     if ((made[0] > 0) != (made[1] > 0) || (loaded[0] > 0) != (loaded[1] > 0))
         moved(s, "cache", "",
@@ -501,12 +494,13 @@ static void compare_launch(xl_arena *a, sink *s, const xl_run_info *x, const xl_
             xl_str name = from->kid[i]->key;
             const xl_node *other = xl_node_get(to, xl_str_c(a, name));
             if (xl_str_starts(name, XL_STR("flags.")) || (side && other) ||
-                (other && xl_str_eq(str_of(from->kid[i], "value"), str_of(other, "value"))))
+                (other && xl_str_eq(xl_node_text(from->kid[i], "value"), xl_node_text(other, "value"))))
                 continue;
             const xl_node *l = side ? other : from->kid[i], *r = side ? from->kid[i] : other;
             moved(s, "profile", xl_str_c(a, name),
-                  xl_strf(a, "%.*s -> %.*s (%.*s)", XL_FMT(l ? str_of(l, "value") : XL_STR("not set")),
-                          XL_FMT(r ? str_of(r, "value") : XL_STR("not set")), XL_FMT(str_of(r ? r : l, "origin"))));
+                  xl_strf(a, "%.*s -> %.*s (%.*s)", XL_FMT(l ? xl_node_text(l, "value") : XL_STR("not set")),
+                          XL_FMT(r ? xl_node_text(r, "value") : XL_STR("not set")),
+                          XL_FMT(xl_node_text(r ? r : l, "origin"))));
         }
     }
 }
@@ -543,8 +537,8 @@ static double mean_of(xl_arena *a, const char *dir, const char *metric)
             err = xl_json_read(a, path, text, &root);
         const xl_node *m = err ? NULL : xl_node_get(xl_node_get(root, "total"), metric);
         xl_error_free(err);
-        sum += num_of(m, "sum") * 1e-9;
-        count += num_of(m, "n");
+        sum += xl_node_num(m, "sum", 0) * 1e-9;
+        count += xl_node_num(m, "n", 0);
     }
     return count > 0 ? sum / count : 0;
 }
@@ -646,10 +640,10 @@ static xl_error *two_runs(const xl_cli *cli, const char *da, const char *db)
     compare_launch(a, &s, &about[0], &about[1]);
     compare_stack(a, &s, &about[0], &about[1]);
     const xl_node *x = first_event(ea, na, "client"), *y = first_event(eb, nb, "client");
-    compare_words(&s, "profile", str_of(x, "flags"), str_of(y, "flags"));
+    compare_words(&s, "profile", xl_node_text(x, "flags"), xl_node_text(y, "flags"));
     x = first_event(ea, na, "attach");
     y = first_event(eb, nb, "attach");
-    compare_words(&s, "plugin", str_of(x, "identity"), str_of(y, "identity"));
+    compare_words(&s, "plugin", xl_node_text(x, "identity"), xl_node_text(y, "identity"));
     last_programs(a, ea, na, &p, &np);
     last_programs(a, eb, nb, &q, &nq);
     for (size_t i = 0; i < np; i++) {

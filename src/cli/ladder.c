@@ -39,8 +39,7 @@ static const xl_opt opts[] = {
     { 0 },
 };
 
-/* ---- the process of one rung
- * ----------------------------------------------------------------------------------------- */
+/* ---- the process of one rung ---- */
 static void mark(xl_layer l)
 {
     printf("at %s\n", xl_layer_word(l));
@@ -74,8 +73,7 @@ out:
     return err;
 }
 
-/* ---- the ladder
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the ladder ---- */
 typedef struct {
     const xl_rung *r;
     enum { PASSED, REHEARSED, FAILED, SKIPPED } verdict;

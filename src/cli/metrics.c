@@ -17,8 +17,7 @@ static const xl_opt opts[] = {
     { 0 },
 };
 
-/* ---- PyTorch/XLA's own counters: ops that it has no lowering for and runs on the host
- * --------------------------------- */
+/* ---- PyTorch/XLA's own counters: ops that it has no lowering for and runs on the host ---- */
 typedef struct { xl_str name; int64_t n; } fallback;
 typedef struct { fallback *p; size_t n, cap; bool recorded; } fallbacks;
 

@@ -23,11 +23,6 @@ static const xl_opt opts[] = {
 };
 
 static double num(const xl_node *n) { return n && (n->kind == XL_NODE_INT || n->kind == XL_NODE_FLOAT) ? n->f : 0; }
-static xl_str text(const xl_node *n, const char *key)
-{
-    const xl_node *v = xl_node_get(n, key);
-    return v && v->kind == XL_NODE_STR ? v->s : XL_STR("");
-}
 
 static bool alive(int64_t pid) { return pid > 1 && (kill((pid_t)pid, 0) == 0 || errno == EPERM); }
 
@@ -102,9 +97,9 @@ static size_t process(xl_arena *a, xl_json *j, const xl_node *p, xl_node *const 
     }
     for (size_t i = 0; i < nevent; i++) {
         double t = num(xl_node_get(event[i], "t")), took = num(xl_node_get(event[i], "seconds"));
-        if (xl_str_is(text(event[i], "event"), "compile") && (int64_t)num(xl_node_get(event[i], "pid")) == pid &&
+        if (xl_node_is(event[i], "event", "compile") && (int64_t)num(xl_node_get(event[i], "pid")) == pid &&
             t >= begin && t - took <= end)
-            put(j, pid, COMPILES, xl_strf(a, "compile %.*s", XL_FMT(text(event[i], "module"))), t - took, t);
+            put(j, pid, COMPILES, xl_strf(a, "compile %.*s", XL_FMT(xl_node_text(event[i], "module"))), t - took, t);
     }
     return steps;
 }
@@ -127,7 +122,7 @@ static size_t living(xl_node *const *event, size_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++)
-        if (xl_str_is(text(event[i], "event"), "client"))
+        if (xl_node_is(event[i], "event", "client"))
             count += alive((int64_t)num(xl_node_get(event[i], "pid")));
     return count;
 }
@@ -144,7 +139,7 @@ static xl_error *gather(xl_arena *a, const char *dir, const char *request, xl_no
         if (!xl_str_starts(file[i], XL_STR("profile-")) || !xl_str_ends(file[i], XL_STR(".json")))
             continue;
         XL_DO(profile_of(a, dir, file[i], &p));
-        if (!request || xl_str_is(text(p, "request"), request))
+        if (!request || xl_str_is(xl_node_text(p, "request"), request))
             XL_PUSH(a, *out, *n, cap, p);
     }
 out:
@@ -241,7 +236,7 @@ static xl_error *profile_steps(const xl_cli *cli, int argc, char **argv)
         XL_DO(for_xprof(a, dir, (int64_t)num(xl_node_get(p[i], "pid")), &xspace));
     xspace = xspace || xl_file_stat(xl_path_join(a, dir, "xprof/plugins/profile/steps"), NULL);
     const xl_node *has = xl_node_get(p[0], "profiler");
-    xl_str trouble = text(p[0], "trouble"), plugin = text(p[0], "plugin");
+    xl_str trouble = xl_node_text(p[0], "trouble"), plugin = xl_node_text(p[0], "plugin");
     if (cli->json) {
         xl_json o = { .out = &say, .pretty = true };
         xl_json_map(&o);

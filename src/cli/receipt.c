@@ -7,12 +7,6 @@
 #include "cli/cli.h"
 #include "lane/run.h"
 
-static xl_str text_of(const xl_node *n, const char *key)
-{
-    const xl_node *v = xl_node_get(n, key);
-    return v && v->kind != XL_NODE_NULL ? v->s : (xl_str){ "", 0 };
-}
-
 /* A file, a run's folder, or what `explain` calls a run. */
 static xl_error *find(xl_arena *a, const char *word, char **path)
 {
@@ -38,8 +32,8 @@ static void put_pass(xl_buf *b, const char *word, const xl_node *p)
 
 static void put_rung(xl_buf *b, const xl_node *r)
 {
-    xl_str verdict = text_of(r, "verdict"), why = text_of(r, "why");
-    xl_buf_printf(b, "  %-8.*s%.*s", XL_FMT(text_of(r, "name")), XL_FMT(verdict));
+    xl_str verdict = xl_node_text(r, "verdict"), why = xl_node_text(r, "why");
+    xl_buf_printf(b, "  %-8.*s%.*s", XL_FMT(xl_node_text(r, "name")), XL_FMT(verdict));
     if (xl_str_is(verdict, "passed") || xl_str_is(verdict, "failed")) {
         put_pass(b, "cold", xl_node_get(r, "cold"));
         put_pass(b, "restored", xl_node_get(r, "restored"));
@@ -51,13 +45,13 @@ static void put_rung(xl_buf *b, const xl_node *r)
 
 static void put_fact(xl_buf *b, const xl_node *f)
 {
-    xl_str value = text_of(f, "value"), when = text_of(f, "when");
+    xl_str value = xl_node_text(f, "value"), when = xl_node_text(f, "when");
     int64_t bytes;
     char size[32];
-    if (xl_str_is(text_of(f, "fact"), "peak_memory") && xl_str_i64(value, &bytes))
+    if (xl_node_is(f, "fact", "peak_memory") && xl_str_i64(value, &bytes))
         value = xl_str_of(xl_size_words((double)bytes, size));
-    xl_buf_printf(b, "  %-14.*s %s%.*s\n", XL_FMT(text_of(f, "fact")),
-                  value.n && xl_str_is(text_of(f, "fact"), "packages") ? "installed: " : "",
+    xl_buf_printf(b, "  %-14.*s %s%.*s\n", XL_FMT(xl_node_text(f, "fact")),
+                  value.n && xl_node_is(f, "fact", "packages") ? "installed: " : "",
                   XL_FMT(value.n ? value : XL_STR("none")));
     if (when.n)
         xl_buf_printf(b, "  %-14s check again %.*s\n", "", XL_FMT(when));
@@ -109,12 +103,12 @@ static xl_error *show(const xl_cli *cli, const char *path)
         return xl_cli_put(&b);
     }
     const xl_node *diagnostic = xl_node_get(r, "diagnostic");
-    xl_buf_printf(&b, "%.*s receipt of %.*s: %.*s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")),
-                  XL_FMT(xl_receipt_words(cli->arena, r)),
+    xl_buf_printf(&b, "%.*s receipt of %.*s: %.*s%s\n", XL_FMT(xl_node_text(r, "kind")),
+                  XL_FMT(xl_node_text(r, "made")), XL_FMT(xl_receipt_words(cli->arena, r)),
                   diagnostic && diagnostic->b ? " (diagnostic profile: timings do not count)" : "");
     const xl_node *rungs = xl_node_get(r, "rungs"), *restore = xl_node_get(r, "restore"),
                   *owners = xl_node_get(r, "owners");
-    xl_str passing = text_of(rungs, "first_passing"), failing = text_of(rungs, "next_failing");
+    xl_str passing = xl_node_text(rungs, "first_passing"), failing = xl_node_text(rungs, "next_failing");
     if (passing.n || failing.n)
         xl_buf_printf(&b, "rungs     first that passed: %.*s; first that failed after it: %.*s\n",
                       XL_FMT(passing.n ? passing : XL_STR("none")), XL_FMT(failing));
@@ -122,26 +116,26 @@ static xl_error *show(const xl_cli *cli, const char *path)
     for (size_t i = 0; each && i < each->n; i++)
         put_rung(&b, each->kid[i]);
     put_others(cli->arena, &b, path);
-    xl_str method = text_of(restore, "method");
+    xl_str method = xl_node_text(restore, "method");
     xl_buf_printf(&b, "restore   %.*s%s\n", XL_FMT(method), restored(method));
     for (size_t i = 0; owners && i < owners->n; i++)
         xl_buf_printf(&b, "%s%.*s: %.*s", i ? "; " : "parts     ", XL_FMT(owners->kid[i]->key),
                       XL_FMT(owners->kid[i]->s));
     xl_buf_putc(&b, '\n');
     const xl_node *facts = xl_node_get(r, "facts"), *notes = xl_node_get(r, "notes");
-    bool none = xl_str_is(text_of(r, "claim"), "none");    /* then what follows is a record, and no proof */
+    bool none = xl_node_is(r, "claim", "none"); /* then what follows is a record, and no proof */
     for (int again = 0; again < 2; again++) {
         xl_buf_puts(&b, again && none ? "what was there when it ran, and when to check it again:\n"
                         : again       ? "what holds until something changes, and when to check it again:\n"
                         : none        ? "what was recorded of it, which is no proof:\n"
                                       : "what stays true of this run:\n");
         for (size_t i = 0; facts && i < facts->n; i++)
-            if (xl_str_is(text_of(facts->kid[i], "holds"), "durable") == !again)
+            if (xl_node_is(facts->kid[i], "holds", "durable") == !again)
                 put_fact(&b, facts->kid[i]);
     }
     for (size_t i = 0; notes && i < notes->n; i++)
-        xl_buf_printf(&b, "note             %.*s (%.*s)\n", XL_FMT(text_of(notes->kid[i], "text")),
-                      XL_FMT(text_of(notes->kid[i], "source")));
+        xl_buf_printf(&b, "note             %.*s (%.*s)\n", XL_FMT(xl_node_text(notes->kid[i], "text")),
+                      XL_FMT(xl_node_text(notes->kid[i], "source")));
     err = xl_cli_put(&b);
     if (!err)
         return edited;
@@ -212,8 +206,8 @@ static xl_error *receipt(const xl_cli *cli, int argc, char **argv)
     if (!strcmp(argv[0], "show"))
         return show(cli, one);
     XL_DO(xl_receipt_read(a, one, &r));
-    xl_buf_printf(&b, "sound: a %.*s receipt of %.*s, %.*s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")),
-                  XL_FMT(text_of(r, "proof")));
+    xl_buf_printf(&b, "sound: a %.*s receipt of %.*s, %.*s\n", XL_FMT(xl_node_text(r, "kind")),
+                  XL_FMT(xl_node_text(r, "made")), XL_FMT(xl_node_text(r, "proof")));
     if (cli->json) {
         b.n = 0;
         xl_buf_puts(&b, "{\"sound\":true}");

@@ -52,17 +52,6 @@ typedef struct {
     size_t ndev, capdev;
 } story;
 
-static xl_str text_of(const xl_node *n, const char *key)
-{
-    const xl_node *v = xl_node_get(n, key);
-    return v && v->kind != XL_NODE_NULL && v->kind != XL_NODE_MAP && v->kind != XL_NODE_LIST ? v->s : (xl_str){ "", 0 };
-}
-static double num_of(const xl_node *n, const char *key, double otherwise)
-{
-    const xl_node *v = xl_node_get(n, key);
-    return v && (v->kind == XL_NODE_INT || v->kind == XL_NODE_FLOAT) ? v->f : otherwise;
-}
-
 static xl_node *json_file(xl_arena *a, const char *dir, const char *name)
 {
     xl_str text;
@@ -79,8 +68,7 @@ static xl_node *json_file(xl_arena *a, const char *dir, const char *name)
     return err ? NULL : n;
 }
 
-/* ---- gathering
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- gathering ---- */
 static int column(xl_str head, const char *name)
 {
     for (int i = 0; head.n; i++)
@@ -182,19 +170,19 @@ static xl_error *gather(xl_arena *a, const char *word, story *s)
     XL_DO(xl_steps_read(a, s->dir, &s->times, &s->ntimes));
     for (size_t i = 0; i < s->nevent; i++) {
         const xl_node *e = s->event[i];
-        xl_str what = text_of(e, "event"), result = text_of(e, "result");
-        double seconds = num_of(e, "seconds", 0), t = num_of(e, "t", 0);
+        xl_str what = xl_node_text(e, "event"), result = xl_node_text(e, "result");
+        double seconds = xl_node_num(e, "seconds", 0), t = xl_node_num(e, "t", 0);
         s->total_s = fmax(s->total_s, t);
         if (xl_str_is(what, "eval") && xl_node_get(e, "nll")) {
             size_t n = s->neval;
-            XL_PUSH(a, s->eval_step, n, cap, num_of(e, "step", 0));
-            XL_PUSH(a, s->eval_loss, s->neval, cap2, num_of(e, "nll", NAN));
+            XL_PUSH(a, s->eval_step, n, cap, xl_node_num(e, "step", 0));
+            XL_PUSH(a, s->eval_loss, s->neval, cap2, xl_node_num(e, "nll", NAN));
         }
         if (!xl_str_is(what, "compile"))
             continue;
         *(xl_str_is(result, "cached") || xl_str_is(result, "loaded") ? &s->load_s : &s->compile_s) += seconds;
     }
-    s->total_s = fmax(s->total_s, num_of(s->run, "seconds", 0));
+    s->total_s = fmax(s->total_s, xl_node_num(s->run, "seconds", 0));
     xl_error_free(xl_metrics_read(a, s->dir, &s->metrics, &processes));
     if (s->metrics && xl_metrics_total(s->metrics, XL_M_ExecuteTime)) {
         s->executes = (int64_t)xl_metrics_total(s->metrics, XL_M_ExecuteTime);
@@ -234,8 +222,7 @@ static double median_step(xl_arena *a, const story *s)
     return v[n / 2];
 }
 
-/* ---- writing
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 static const char style[] =
     ":root{--bg:#fff;--fg:#1c2128;--quiet:#667085;--line:#d8dee6;--card:#f6f8fa;--bad:#b42318;--good:#18794e;--k0:#"
     "2563eb;--k1:#d97706;--k2:#059669;--k3:#9333ea}"
@@ -314,7 +301,7 @@ static void about(xl_buf *b, const story *s)
                                         "began", "ended",  "status", "profile", "policy",     "cache", "folder" };
     xl_buf_puts(b, "<div class=\"wide\"><table>");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        xl_str v = text_of(s->run, keys[i]);
+        xl_str v = xl_node_text(s->run, keys[i]);
         if (!v.n)
             continue;
         xl_buf_printf(b, "<tr><th>%s</th><td>", keys[i]);
@@ -386,8 +373,7 @@ static void times(xl_buf *b, const story *s)
     xl_buf_puts(b, "</table></div>\n");
 }
 
-/* ---- several ranks: a lane of each
- * ----------------------------------------------------------------------------------- */
+/* ---- several ranks: a lane of each ---- */
 enum { RANKS_DRAWN = 64, LANE = 24, LEFT = 90, WIDE = 960 };
 typedef struct {
     int64_t rank, compiles, cached, step;
@@ -412,10 +398,10 @@ static rank_lane *lanes_of(xl_arena *a, const story *s, size_t *n)
     *n = 0;
     for (size_t i = 0; i < s->nevent; i++) {
         const xl_node *e = s->event[i];
-        xl_str what = text_of(e, "event");
+        xl_str what = xl_node_text(e, "event");
         bool end = xl_str_is(what, "rank_end");
-        int64_t rank = (int64_t)num_of(e, end ? "of" : "rank", 0), step = (int64_t)num_of(e, "step", 0);
-        double t = num_of(e, "t", 0);
+        int64_t rank = (int64_t)xl_node_num(e, end ? "of" : "rank", 0), step = (int64_t)xl_node_num(e, "step", 0);
+        double t = xl_node_num(e, "t", 0);
         rank_lane *l = NULL;
         if (of_launcher(what) && !end)
             continue;
@@ -428,8 +414,8 @@ static rank_lane *lanes_of(xl_arena *a, const story *s, size_t *n)
         l->to = t > l->to ? t : l->to;
         l->step = step > l->step ? step : l->step;
         l->end = end ? e : l->end;
-        l->compiles += xl_str_is(what, "compile") && xl_str_is(text_of(e, "result"), "compiled");
-        l->cached += xl_str_is(what, "compile") && xl_str_is(text_of(e, "result"), "cached");
+        l->compiles += xl_str_is(what, "compile") && xl_node_is(e, "result", "compiled");
+        l->cached += xl_str_is(what, "compile") && xl_node_is(e, "result", "cached");
     }
     return all;
 }
@@ -465,10 +451,9 @@ static void ranks(xl_arena *a, xl_buf *b, const story *s)
                       y + 11, (long long)l[i].rank, LEFT + l[i].from * unit, y, (l[i].to - l[i].from) * unit + 1);
         for (size_t k = 0; k < s->nevent; k++) {
             const xl_node *e = s->event[k];
-            bool compile = xl_str_is(text_of(e, "event"), "compile");
-            double t = num_of(e, "t", 0), took = compile ? num_of(e, "seconds", 0) : 0;
-            if ((int64_t)num_of(e, "rank", 0) != l[i].rank ||
-                !(compile || xl_str_is(text_of(e, "event"), "checkpoint")))
+            bool compile = xl_node_is(e, "event", "compile");
+            double t = xl_node_num(e, "t", 0), took = compile ? xl_node_num(e, "seconds", 0) : 0;
+            if ((int64_t)xl_node_num(e, "rank", 0) != l[i].rank || !(compile || xl_node_is(e, "event", "checkpoint")))
                 continue;
             xl_buf_printf(b, "<rect class=\"part %s\" x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"12\"/>",
                           compile ? "k1" : "k2", LEFT + (t > took ? t - took : 0) * unit, y,
@@ -488,7 +473,7 @@ static void ranks(xl_arena *a, xl_buf *b, const story *s)
             xl_buf_puts(b, "<span class=\"quiet\">not recorded</span>");
         else
             xl_buf_printf(b, "<span class=\"%s\">status %.0f%s</span>",
-                          num_of(l[i].end, "status", 0) > 0 ? "bad" : "good", num_of(l[i].end, "status", 0),
+                          xl_node_num(l[i].end, "status", 0) > 0 ? "bad" : "good", xl_node_num(l[i].end, "status", 0),
                           xl_node_get(l[i].end, "first_failure") && xl_node_get(l[i].end, "first_failure")->b
                               ? ", the first to fail"
                           : xl_node_get(l[i].end, "ended_by_launcher") && xl_node_get(l[i].end, "ended_by_launcher")->b
@@ -555,31 +540,31 @@ static void compiles(xl_arena *a, xl_buf *b, const story *s)
                    "class=\"n\">took</th><th>cause</th><th>what</th></tr>");
     for (size_t i = 0; i < s->nevent; i++) {
         const xl_node *e = s->event[i], *detail = xl_node_get(e, "detail");
-        xl_str reason = text_of(e, "reason");
-        if (!xl_str_is(text_of(e, "event"), "compile"))
+        xl_str reason = xl_node_text(e, "reason");
+        if (!xl_node_is(e, "event", "compile"))
             continue;
         all++;
         if (shown == 60)
             continue;
         shown++;
-        xl_buf_printf(b, "<tr><td class=\"n\">%s</td><td><code>", xl_html_seconds(w, num_of(e, "t", 0)));
-        put(b, text_of(e, "module"));
+        xl_buf_printf(b, "<tr><td class=\"n\">%s</td><td><code>", xl_html_seconds(w, xl_node_num(e, "t", 0)));
+        put(b, xl_node_text(e, "module"));
         xl_buf_puts(b, "</code></td><td>");
-        put(b, text_of(e, "result"));
-        xl_buf_printf(b, "</td><td class=\"n\">%s</td><td>", xl_html_seconds(w, num_of(e, "seconds", 0)));
+        put(b, xl_node_text(e, "result"));
+        xl_buf_printf(b, "</td><td class=\"n\">%s</td><td>", xl_html_seconds(w, xl_node_num(e, "seconds", 0)));
         put(b, reason);
         xl_buf_puts(b, "</td><td>");
         for (size_t k = 0; detail && k < detail->n && k < 4; k++) {
-            xl_str text = text_of(detail->kid[k], "text"), where = text_of(detail->kid[k], "where");
+            xl_str text = xl_node_text(detail->kid[k], "text"), where = xl_node_text(detail->kid[k], "where");
             xl_buf_puts(b, k ? "<br>" : "");
-            put(b, text.n ? text : text_of(detail->kid[k], "what"));
+            put(b, text.n ? text : xl_node_text(detail->kid[k], "what"));
             if (where.n && !memmem(text.p, text.n, where.p, where.n)) {
                 xl_buf_puts(b, " <code>");
                 put(b, where);
                 xl_buf_puts(b, "</code>");
             }
         }
-        put(b, text_of(e, "error"));
+        put(b, xl_node_text(e, "error"));
         xl_buf_puts(b, "</td></tr>");
     }
     xl_buf_puts(b, "</table></div>\n");
@@ -635,7 +620,7 @@ static const char *missed(xl_str reason)
 static void cache(xl_arena *a, xl_buf *b, const story *s)
 {
     int cached = s->v.cached, asked = s->v.compiled + cached;
-    bool off = xl_home_off(xl_str_c(a, text_of(s->run, "cache")));
+    bool off = xl_home_off(xl_str_c(a, xl_node_text(s->run, "cache")));
     size_t n = 0, nreason = 0;
     struct { xl_str word; int64_t n; } reason[16];
     xl_buf_puts(b, "<h2>Executable cache</h2>\n");
@@ -645,9 +630,8 @@ static void cache(xl_arena *a, xl_buf *b, const story *s)
         xl_buf_printf(b, "<p>%d of %d programs came from the cache%s.</p>\n", cached, asked,
                       asked && cached == asked ? ": nothing had to be compiled" : "");
     for (size_t i = 0; i < s->nevent; i++) {
-        xl_str why = text_of(s->event[i], "cache_reason");
-        if (!xl_str_is(text_of(s->event[i], "event"), "compile") || !why.n ||
-            xl_str_is(text_of(s->event[i], "result"), "cached"))
+        xl_str why = xl_node_text(s->event[i], "cache_reason");
+        if (!xl_node_is(s->event[i], "event", "compile") || !why.n || xl_node_is(s->event[i], "result", "cached"))
             continue;
         for (n = 0; n < nreason && !xl_str_eq(reason[n].word, why); n++)
             ;
@@ -675,21 +659,21 @@ static void ladder(xl_buf *b, const xl_node *l)
         xl_buf_puts(b, "<p class=\"quiet\">No ladder beside this run: `xlane ladder` climbs one.</p>\n");
         return;
     }
-    bool ok = !text_of(l, "failing").n;
+    bool ok = !xl_node_text(l, "failing").n;
     xl_buf_printf(b, "<p><span class=\"%s\">", ok ? "good" : "bad");
-    put(b, text_of(l, "verdict"));
+    put(b, xl_node_text(l, "verdict"));
     xl_buf_puts(b, "</span> on ");
-    put(b, text_of(l, "device"));
+    put(b, xl_node_text(l, "device"));
     xl_buf_puts(b, ", in <code>");
-    put(b, text_of(l, "folder"));
+    put(b, xl_node_text(l, "folder"));
     xl_buf_puts(b, "</code>");
     if (!ok) {
         xl_buf_puts(b, ": rung ");
-        put(b, text_of(l, "failing"));
+        put(b, xl_node_text(l, "failing"));
         xl_buf_puts(b, ", blamed on the ");
-        put(b, text_of(l, "layer"));
+        put(b, xl_node_text(l, "layer"));
         xl_buf_puts(b, " layer. ");
-        put(b, text_of(l, "why"));
+        put(b, xl_node_text(l, "why"));
     }
     xl_buf_puts(b, "</p><div class=\"wide\"><table><tr><th>rung</th><th>verdict</th><th class=\"n\">cold: "
                    "compiled</th><th class=\"n\">executed</th>"
@@ -698,22 +682,22 @@ static void ladder(xl_buf *b, const xl_node *l)
     for (size_t i = 0; r && i < r->n; i++) {
         const xl_node *k = r->kid[i], *phase[2] = { xl_node_get(k, "cold"), xl_node_get(k, "restored") };
         xl_buf_puts(b, "<tr><td>");
-        put(b, text_of(k, "rung"));
+        put(b, xl_node_text(k, "rung"));
         xl_buf_printf(b, "</td><td class=\"%s\">",
-                      xl_str_is(text_of(k, "verdict"), "failed")   ? "bad"
-                      : xl_str_is(text_of(k, "verdict"), "passed") ? "good"
-                                                                   : "quiet");
-        put(b, text_of(k, "verdict"));
+                      xl_node_is(k, "verdict", "failed")   ? "bad"
+                      : xl_node_is(k, "verdict", "passed") ? "good"
+                                                           : "quiet");
+        put(b, xl_node_text(k, "verdict"));
         xl_buf_puts(b, "</td>");
         for (int p = 0; p < 2; p++) {
             xl_buf_puts(b, "<td class=\"n\">");
-            put(b, text_of(phase[p], "compiles"));
+            put(b, xl_node_text(phase[p], "compiles"));
             xl_buf_puts(b, "</td><td class=\"n\">");
-            put(b, text_of(phase[p], "executes"));
+            put(b, xl_node_text(phase[p], "executes"));
             xl_buf_puts(b, "</td>");
         }
         xl_buf_puts(b, "<td>");
-        put(b, text_of(k, "about"));
+        put(b, xl_node_text(k, "about"));
         xl_buf_puts(b, "</td></tr>");
     }
     xl_buf_puts(b, "</table></div>\n");
@@ -734,13 +718,13 @@ static void upgrades(xl_arena *a, xl_buf *b, const story *s)
     xl_buf_puts(b, "<h2>Rehearsed upgrades</h2>\n");
     for (size_t i = 0; i < n; i++) {
         const xl_node *moved = xl_node_get(u[i], "moved");
-        double bad = num_of(u[i], "regressions", 0);
+        double bad = xl_node_num(u[i], "regressions", 0);
         xl_buf_puts(b, "<p>");
-        put(b, text_of(xl_node_get(u[i], "from"), "label"));
+        put(b, xl_node_text(xl_node_get(u[i], "from"), "label"));
         xl_buf_puts(b, " to ");
-        put(b, text_of(xl_node_get(u[i], "to"), "label"));
+        put(b, xl_node_text(xl_node_get(u[i], "to"), "label"));
         xl_buf_puts(b, ", for ");
-        put(b, text_of(u[i], "topology").n ? text_of(u[i], "topology") : XL_STR("the devices here"));
+        put(b, xl_node_text(u[i], "topology").n ? xl_node_text(u[i], "topology") : XL_STR("the devices here"));
         xl_buf_printf(b, ": <span class=\"%s\">%.0f regression%s</span>%s</p>\n", bad > 0 ? "bad" : "good", bad,
                       bad == 1 ? "" : "s", moved && moved->n ? "" : "; nothing moved");
         if (!moved || !moved->n)
@@ -748,16 +732,16 @@ static void upgrades(xl_arena *a, xl_buf *b, const story *s)
         xl_buf_puts(b, "<div class=\"wide\"><table><tr><th></th><th>program</th><th>what moved</th>"
                        "<th>from and to</th></tr>");
         for (size_t k = 0; k < moved->n && k < 20; k++) {
-            bool regression = xl_str_is(text_of(moved->kid[k], "regression"), "true");
+            bool regression = xl_node_is(moved->kid[k], "regression", "true");
             xl_buf_printf(b, "<tr><td class=\"%s\">%s</td><td>", regression ? "bad" : "quiet",
-                          regression                                              ? "regression"
-                          : xl_str_is(text_of(moved->kid[k], "worse"), "true") ? "more"
-                                                                                  : "less");
-            put(b, text_of(moved->kid[k], "program"));
+                          regression                                   ? "regression"
+                          : xl_node_is(moved->kid[k], "worse", "true") ? "more"
+                                                                       : "less");
+            put(b, xl_node_text(moved->kid[k], "program"));
             xl_buf_puts(b, "</td><td>");
-            put(b, text_of(moved->kid[k], "what"));
+            put(b, xl_node_text(moved->kid[k], "what"));
             xl_buf_puts(b, "</td><td>");
-            put(b, text_of(moved->kid[k], "text"));
+            put(b, xl_node_text(moved->kid[k], "text"));
             xl_buf_puts(b, "</td></tr>");
         }
         xl_buf_puts(b, "</table></div>\n");
@@ -780,11 +764,11 @@ static void receipt(xl_arena *a, xl_buf *b, const story *s)
     const xl_node *facts = xl_node_get(s->receipt, "facts"), *rungs = xl_node_get(s->receipt, "rungs");
     xl_buf_puts(b, "<p>");
     put(b, xl_receipt_words(a, s->receipt));
-    if (text_of(rungs, "first_passing").n) {
+    if (xl_node_text(rungs, "first_passing").n) {
         xl_buf_puts(b, "; rungs: first passing ");
-        put(b, text_of(rungs, "first_passing"));
+        put(b, xl_node_text(rungs, "first_passing"));
         xl_buf_puts(b, ", next failing ");
-        put(b, text_of(rungs, "next_failing").n ? text_of(rungs, "next_failing") : XL_STR("none"));
+        put(b, xl_node_text(rungs, "next_failing").n ? xl_node_text(rungs, "next_failing") : XL_STR("none"));
     }
     xl_buf_puts(
         b, "</p><div class=\"wide\"><table><tr><th>fact</th><th>value</th><th>holds</th><th>check again</th></tr>");
@@ -792,11 +776,11 @@ static void receipt(xl_arena *a, xl_buf *b, const story *s)
         static const char *const col[] = { "fact", "value", "holds", "when" };
         char w[32];
         int64_t bytes;
-        bool size = xl_str_is(text_of(facts->kid[i], "fact"), "peak_memory");
+        bool size = xl_node_is(facts->kid[i], "fact", "peak_memory");
         xl_buf_puts(b, "<tr>");
         for (int k = 0; k < 4; k++) {
             xl_buf_puts(b, k == 1 ? "<td><code>" : "<td>");
-            xl_str text = text_of(facts->kid[i], col[k]);
+            xl_str text = xl_node_text(facts->kid[i], col[k]);
             put(b, k == 1 && size && xl_str_i64(text, &bytes)   ? xl_str_of(xl_html_bytes(w, (double)bytes))
                    : k == 2 && xl_str_is(text, "durable")         ? XL_STR("for good")
                    : k == 2                                       ? XL_STR("until something changes")
@@ -866,8 +850,8 @@ static void versus(xl_arena *a, xl_buf *b, const story *s, size_t n)
     ROW("whole run", xl_html_seconds(w, k->total_s));
     ROW("peak of a device", k->ndev ? xl_html_bytes(w, (double)k->dev[0].peak) : "–");
     ROW("end", xl_str_c(a, k->state));
-    ROW("device", xl_strf(a, "%.*s", XL_FMT(text_of(k->run, "device"))).p);
-    ROW("profile", xl_strf(a, "%.*s", XL_FMT(text_of(k->run, "profile"))).p);
+    ROW("device", xl_strf(a, "%.*s", XL_FMT(xl_node_text(k->run, "device"))).p);
+    ROW("profile", xl_strf(a, "%.*s", XL_FMT(xl_node_text(k->run, "profile"))).p);
 #undef ROW
     xl_buf_puts(b, "</table></div>\n"
                    "<p class=\"quiet\">`xlane explain RUN RUN` says in words whether the graph, the inputs or the "
@@ -899,7 +883,7 @@ static bool goes_on(xl_arena *a, const story *s)
     if (xl_run_end_of(a, s->dir).known)
         return false;
     for (size_t i = 0; i < s->nevent && !any; i++) {
-        int pid = (int)num_of(s->event[i], "pid", 0);
+        int pid = (int)xl_node_num(s->event[i], "pid", 0);
         known |= pid > 0;
         any = pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
     }

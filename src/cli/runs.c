@@ -29,20 +29,14 @@ typedef struct {
     xl_run_verdict v;
 } row;
 
-static xl_str text_of(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n && n->kind == XL_NODE_STR ? n->s : (xl_str){ "", 0 };
-}
-
 static xl_str command_of(xl_arena *a, const xl_node *json)
 {
     const xl_node *words = xl_node_get(json, "command");
     xl_buf b = { 0 };
     for (size_t i = 0; words && i < words->n; i++)
         xl_buf_printf(&b, "%s%.*s", i ? " " : "", XL_FMT(words->kid[i]->s));
-    if (!words && xl_str_is(text_of(json, "kind"), "train"))
-        xl_buf_printf(&b, "xlane train (%.*s)", XL_FMT(text_of(json, "name")));
+    if (!words && xl_node_is(json, "kind", "train"))
+        xl_buf_printf(&b, "xlane train (%.*s)", XL_FMT(xl_node_text(json, "name")));
     for (size_t i = 0; i < b.n; i++)                       /* python -c with several lines */
         b.p[i] = (unsigned char)b.p[i] < ' ' ? ' ' : b.p[i];
     xl_str s = xl_str_dup(a, xl_buf_view(&b));

@@ -26,18 +26,6 @@ static const xl_opt opts[] = {
     { 0 },
 };
 
-static xl_str str_of(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n && n->kind != XL_NODE_MAP && n->kind != XL_NODE_LIST && n->kind != XL_NODE_NULL ? n->s : (xl_str){ "", 0 };
-}
-static bool is(const xl_node *map, const char *key, const char *value) { return xl_str_is(str_of(map, key), value); }
-static double num_of(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n ? n->f : 0;
-}
-
 /* ---- what there is to see ---------------------------------------------------------------------------------------- */
 typedef struct {
     int rank, pid;
@@ -100,19 +88,19 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
     XL_DO(xl_steps_read(a, dir, &times, &ntimes));
     for (size_t i = 0; i < v->v.nevent; i++) {
         const xl_node *e = v->v.event[i];
-        if (num_of(e, "pid") <= 0 ||
-            !(is(e, "event", "attach") || is(e, "event", "client") || is(e, "event", "compile")))
+        if (xl_node_num(e, "pid", 0) <= 0 || !(xl_node_is(e, "event", "attach") || xl_node_is(e, "event", "client") ||
+                                               xl_node_is(e, "event", "compile")))
             continue;
-        process *p = process_of(a, v, &cap, (int)num_of(e, "pid"), (int)num_of(e, "rank"));
-        p->rank = (int)num_of(e, "rank");
-        if (is(e, "event", "compile")) {
-            p->compiled += is(e, "result", "compiled");
-            p->loaded += is(e, "result", "cached") || is(e, "result", "loaded");
+        process *p = process_of(a, v, &cap, (int)xl_node_num(e, "pid", 0), (int)xl_node_num(e, "rank", 0));
+        p->rank = (int)xl_node_num(e, "rank", 0);
+        if (xl_node_is(e, "event", "compile")) {
+            p->compiled += xl_node_is(e, "result", "compiled");
+            p->loaded += xl_node_is(e, "result", "cached") || xl_node_is(e, "result", "loaded");
             p->last = e;
             if (v->v.of[i] && (v->v.of[i]->step || !p->compile || !v->v.of[i]->helper))
                 p->compile = e;
         }
-        v->seconds = fmax(v->seconds, num_of(e, "t"));
+        v->seconds = fmax(v->seconds, xl_node_num(e, "t", 0));
     }
     for (size_t i = 0; i < ntimes; i++)
         process_of(a, v, &cap, times[i].pid, 0)->times = &times[i];
@@ -128,8 +116,7 @@ out:
     return err;
 }
 
-/* ---- a frame
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- a frame ---- */
 static bool utf8(void)
 {
     static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
@@ -199,10 +186,10 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
     xl_buf_printf(b, "\n  programs: %d compiled, %d loaded from a cache", p->compiled, p->loaded);
     if (p->compile) {
         const xl_node *e = p->compile, *detail = xl_node_get(e, "detail");
-        xl_str text = detail && detail->n ? str_of(detail->kid[0], "text") : XL_STR("");
+        xl_str text = detail && detail->n ? xl_node_text(detail->kid[0], "text") : XL_STR("");
         const char *word = xl_event_again(e) ? xl_event_cause(e)->word : "";
         xl_buf_printf(b, "; last compile%s: %.*s at %.1f s", p->last == e ? "" : " but for eager ops",
-                      XL_FMT(str_of(e, "module")), num_of(e, "t"));
+                      XL_FMT(xl_node_text(e, "module")), xl_node_num(e, "t", 0));
         if (*word && !xl_str_starts(text, xl_str_of(word))) /* "constant 0.1 -> 0.2" has it */
             xl_buf_printf(b, ", %s", word);
         if (text.n)
@@ -228,17 +215,17 @@ static void put_event(xl_buf *b, const xl_node *e)
         { "checkpoint", "checkpoint saved" },
         { "stop", "stopped" },
     };
-    xl_str text = str_of(e, "text"), what = str_of(e, "event"), module = str_of(e, "module"),
-           reason = str_of(e, "reason");
-    xl_buf_printf(b, "  %8.1f s  ", num_of(e, "t"));
+    xl_str text = xl_node_text(e, "text"), what = xl_node_text(e, "event"), module = xl_node_text(e, "module"),
+           reason = xl_node_text(e, "reason");
+    xl_buf_printf(b, "  %8.1f s  ", xl_node_num(e, "t", 0));
     if (xl_str_is(what, "compile")) {
-        xl_str result = str_of(e, "result");
+        xl_str result = xl_node_text(e, "result");
         xl_buf_printf(b, "%.*s ", XL_FMT(module));
         if (xl_str_is(result, "cached") || xl_str_is(result, "loaded"))
             xl_buf_puts(b, "loaded from a cache");
         else
             xl_buf_str(b, result);
-        if (is(e, "cache_reason", "unreadable") || is(e, "cache_reason", "evicted"))
+        if (xl_node_is(e, "cache_reason", "unreadable") || xl_node_is(e, "cache_reason", "evicted"))
             xl_buf_puts(b, ", which the cache had lost");
         else if (reason.n && !xl_str_is(reason, "first"))
             xl_buf_printf(b, " again: %.*s", XL_FMT(reason));
@@ -249,8 +236,8 @@ static void put_event(xl_buf *b, const xl_node *e)
         if (module.n)
             xl_buf_printf(b, " %.*s", XL_FMT(module));
     }
-    if (!text.n && is(e, "event", "fault"))
-        xl_buf_printf(b, ": %.*s: %.*s", XL_FMT(str_of(e, "what")), XL_FMT(str_of(e, "error")));
+    if (!text.n && xl_node_is(e, "event", "fault"))
+        xl_buf_printf(b, ": %.*s: %.*s", XL_FMT(xl_node_text(e, "what")), XL_FMT(xl_node_text(e, "error")));
     if (text.n)
         xl_buf_printf(b, ": %.*s", XL_FMT(text));
     xl_buf_putc(b, '\n');
@@ -355,8 +342,7 @@ static void put_json(const view *v, xl_buf *b)
     xl_json_end(&j);
 }
 
-/* ---- the terminal
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the terminal ---- */
 static struct termios before;
 static volatile sig_atomic_t leave, resized;
 static void on_leave(int sig) { (void)sig; leave = 1; }

@@ -187,8 +187,7 @@ static xl_error *judged(xl_error *err)
     return err;
 }
 
-/* ---- several ranks
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- several ranks ---- */
 #define RUN_FOLDER "XLANE_TRAIN_RUN" /* tells a rank of ours the folder that was made for it */
 
 static xl_error *misused(const xl_cli *cli)

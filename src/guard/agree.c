@@ -15,8 +15,7 @@
 enum { AGREE_KEY = 200 };
 static const double margin = 5; /* seconds that the others wait longer than the rank that counts votes */
 
-/* ---- the frontend's store
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the frontend's store ---- */
 static guard_store *store_of(guard_state *g, PJRT_Client *client)
 {
     guard_store *found = NULL;
@@ -145,8 +144,7 @@ const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank)
                : NULL;
 }
 
-/* ---- a question
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- a question ---- */
 uint32_t guard_agree_round(guard_state *g, const char *id)
 {
     typedef struct round { struct round *next; uint32_t n; char id[64]; } round;

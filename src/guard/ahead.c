@@ -71,8 +71,7 @@ static bool alike(xl_str x, xl_str y)
     return p.same;
 }
 
-/* ---- the list: for each program its digest, the size of its options in four bytes, and the options
- * ------------------------------ */
+/* ---- the list: for each program its digest, the size of its options in four bytes, and the options ---- */
 static bool keep(program *list, uint32_t *n, const char *digest, xl_str options)
 {
     char *copy = *n < PROGRAMS ? malloc(options.n + 1) : NULL;
@@ -253,8 +252,7 @@ PJRT_LoadedExecutable *guard_ahead_take(PJRT_Client *client, const xl_digest *di
     return out;
 }
 
-/* ---- a client comes and goes
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- a client comes and goes ---- */
 static void command_line(char *digest)
 {
     char out[1 << 15], cwd[4096];

@@ -322,8 +322,7 @@ static PJRT_Error *on_register_transform(guard_plugin *p, PJRT_Register_Xla_Tran
     return p->transform->register_xla_transform(a);
 }
 
-/* ---- one set of entries per plugin
- * ----------------------------------------------------------------------------------- */
+/* ---- one set of entries per plugin ---- */
 #define SETS(M) M(0) M(1) M(2) M(3)
 #define HOOK_OF(k, name)                                                                                               \
     static PJRT_Error *hook_##k##_##name(PJRT_##name##_Args *a) { return on_##name(&state.plugin[k], a); }

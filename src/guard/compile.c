@@ -113,8 +113,7 @@ void guard_exec_drop(guard_state *g, const void *handle)
     xl_mutex_unlock(&g->table_lock);
 }
 
-/* ---- the plugin, asked by us
- * ------------------------------------------------------------------------------------------ */
+/* ---- the plugin, asked by us ---- */
 xl_error *guard_take(guard_plugin *p, PJRT_Error *err, const char *call)
 {
     if (!err)
@@ -212,8 +211,7 @@ out:
     return err;
 }
 
-/* ---- whose devices
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- whose devices ---- */
 static bool assigned(const xl_option *o, int id)
 {
     for (size_t i = 0; o && (o->kind == XL_OPTION_MSG || o->kind == XL_OPTION_LIST) && i < o->n; i++) {
@@ -291,8 +289,7 @@ out:
     return err;
 }
 
-/* ---- what a compile is made of
- * ---------------------------------------------------------------------------------------- */
+/* ---- what a compile is made of ---- */
 typedef struct {
     guard_plugin *p;
     PJRT_Client_Compile_Args *args;
@@ -649,8 +646,7 @@ static void report(guard_state *g, compile *c, const char *result, double second
     xl_event_end(g->run, &e);
 }
 
-/* ---- cache
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- cache ---- */
 xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found *f, xl_str options,
                      PJRT_LoadedExecutable **out)
 {
@@ -765,8 +761,7 @@ static void gathered(guard_state *g, compile *c)
         guard_fault(g, "asking what was gathered", err);
 }
 
-/* ---- flags that came too late
- * --------------------------------------------------------------------------------------------- */
+/* ---- flags that came too late ---- */
 static void late_flags(guard_plugin *p)
 {
     guard_state *g = p->g;

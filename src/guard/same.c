@@ -76,8 +76,7 @@ static void give(const meeting *m, const char *what, int number, xl_str value)
     guard_store_put(m->p, m->client, key_of(m, key, what, number), value);
 }
 
-/* ---- the digests, up the tree
- * ------------------------------------------------------------------------------------------ */
+/* ---- the digests, up the tree ---- */
 /* "FIRST LAST DIGEST\n" for places of ranks that follow each other with one digest; "-" for one that has not come. What
  * the leader of a block that did not come would have said of the others is left out. */
 static void add_places(xl_buf *out, uint32_t first, uint32_t last, xl_str digest)
@@ -214,8 +213,7 @@ static bool verdict(guard_state *g, meeting *m, xl_buf *out)
     return came && !out->failed;
 }
 
-/* ---- what differs
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- what differs ---- */
 /* "name length\nbytes" for the module's name, every part, and the packed program. */
 static void put_part(xl_buf *b, const char *name, xl_str v)
 {

@@ -47,8 +47,7 @@ static uint8_t filter[FILTER]; /* how many remembered buffers have this hash: mo
 
 static uint32_t spot(const void *b) { return (uint32_t)(((uintptr_t)b >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 52); }
 
-/* ---- what the program says
- * ------------------------------------------------------------------------------------------------- */
+/* ---- what the program says ---- */
 static void look(spmd_info *s, const xl_region *r)
 {
     for (uint32_t i = 0; r && i < r->nop; i++) {
@@ -136,8 +135,7 @@ spmd_info *guard_spmd_of(guard_state *g, xl_arena *a, xl_module *m, int64_t devi
     return s;
 }
 
-/* ---- events
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- events ---- */
 static void number(xl_buf *b, uint8_t elem, const void *at)
 {
     float f;
@@ -204,8 +202,7 @@ static void forget(guard_state *g, row *r)
     nrow--;
 }
 
-/* ---- a result that should be the same everywhere
- * ----------------------------------------------------------------------------- */
+/* ---- a result that should be the same everywhere ---- */
 typedef struct {
     spmd_info *s;
     const char *module;
@@ -307,8 +304,7 @@ static void check_same(row *r)
     }
 }
 
-/* ---- the hooks
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- the hooks ---- */
 static row *find(const PJRT_Buffer *b, uint32_t *device)
 {
     for (uint32_t i = 0; i < ROWS; i++)

@@ -22,8 +22,7 @@ static _Atomic bool dirty, memory_due;
 static xl_journal memory;
 static bool memory_open, memory_refused;
 
-/* ---- what the compiler says of a program
- * ------------------------------------------------------------------------------- */
+/* ---- what the compiler says of a program ---- */
 int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded)
 {
     PJRT_LoadedExecutable_GetExecutable_Args get = { .struct_size = sizeof get, .loaded_executable = loaded };
@@ -47,8 +46,7 @@ int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded)
                 : -1;
 }
 
-/* ---- calls under way
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- calls under way ---- */
 flight *guard_takeoff(guard_state *g, const char *what, const char *module, double now)
 {
     static _Thread_local uint32_t mine;                    /* where this thread found room the last time */
@@ -103,8 +101,7 @@ static bool look_for_hangs(guard_state *g)
     return any;
 }
 
-/* ---- files
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- files ---- */
 /* Where this process keeps its counters for a scraper: the file that was named belongs to the first process of the run
  * that has any; another one's has its process number before the ending ("lane.prom", "lane-4711.prom"). */
 static bool scraper_file(const char *dir, const char *named, char *out, size_t room)
@@ -309,8 +306,7 @@ void guard_memory_now(guard_state *g)
     xl_mutex_unlock(&g->client_lock);
 }
 
-/* ---- the thread
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- the thread ---- */
 void guard_watch_stir(void)
 {
     if (!atomic_load_explicit(&dirty, memory_order_relaxed))

@@ -128,26 +128,10 @@ out:
     return err;
 }
 
-static xl_str text_of(const xl_node *m, const char *key)
-{
-    const xl_node *n = xl_node_get(m, key);
-    return n && n->kind == XL_NODE_STR ? n->s : XL_STR("");
-}
-static int64_t int_of(const xl_node *m, const char *key)
-{
-    const xl_node *n = xl_node_get(m, key);
-    return n && (n->kind == XL_NODE_INT || n->kind == XL_NODE_FLOAT) ? n->i : -1;
-}
-static double num_of(const xl_node *m, const char *key)
-{
-    const xl_node *n = xl_node_get(m, key);
-    return n && (n->kind == XL_NODE_INT || n->kind == XL_NODE_FLOAT) ? n->f : -1;
-}
-
 static bool entry_of(xl_arena *a, const xl_node *n, xl_catalog_entry *e)
 {
     const xl_node *sig = xl_node_get(n, "signature"), *detail = xl_node_get(n, "detail");
-    xl_str outcome = text_of(n, "outcome");
+    xl_str outcome = xl_node_text(n, "outcome");
     int which = -1;
     for (int i = XL_OUTCOME_PREDICTED; i <= XL_OUTCOME_KILLED; i++)
         if (xl_str_is(outcome, words[i]))
@@ -155,19 +139,19 @@ static bool entry_of(xl_arena *a, const xl_node *n, xl_catalog_entry *e)
     if (!sig || sig->kind != XL_NODE_MAP || which < 0)
         return false;
     *e = (xl_catalog_entry){ .outcome = (xl_outcome)which,
-                             .what = text_of(n, "what"),
-                             .class = text_of(n, "class"),
-                             .message = text_of(n, "message"),
-                             .predicted = int_of(n, "predicted"),
-                             .compiled = int_of(n, "compiled"),
-                             .observed = int_of(n, "observed"),
-                             .limit = int_of(n, "limit"),
-                             .host = int_of(n, "host"),
-                             .flops = num_of(n, "flops"),
-                             .seconds = num_of(n, "seconds"),
-                             .when = num_of(n, "when"),
-                             .where = text_of(n, "where") };
-#define PART(name, help) e->sig.name = text_of(sig, #name);
+                             .what = xl_node_text(n, "what"),
+                             .class = xl_node_text(n, "class"),
+                             .message = xl_node_text(n, "message"),
+                             .predicted = xl_node_int(n, "predicted", -1),
+                             .compiled = xl_node_int(n, "compiled", -1),
+                             .observed = xl_node_int(n, "observed", -1),
+                             .limit = xl_node_int(n, "limit", -1),
+                             .host = xl_node_int(n, "host", -1),
+                             .flops = xl_node_num(n, "flops", -1),
+                             .seconds = xl_node_num(n, "seconds", -1),
+                             .when = xl_node_num(n, "when", -1),
+                             .where = xl_node_text(n, "where") };
+#define PART(name, help) e->sig.name = xl_node_text(sig, #name);
     XL_SIGNATURE(PART)
 #undef PART
     if (detail) {

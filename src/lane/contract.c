@@ -253,8 +253,7 @@ out:
     return err;
 }
 
-/* ---- earlier runs: `<runs>/contracts/<group>.jsonl`, a line per compile
- * ---------------------------------------------- */
+/* ---- earlier runs: `<runs>/contracts/<group>.jsonl`, a line per compile ---- */
 static char *index_path(xl_arena *a, const xl_contracts *c, xl_str group)
 {
     xl_str parent = xl_path_dir(xl_str_of(xl_run_dir(c->run)));
@@ -643,8 +642,7 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     return NULL;
 }
 
-/* ---- the same code, compiled as another module
- * ------------------------------------------------------------------------ */
+/* ---- the same code, compiled as another module ---- */
 /* JAX's pmap: a module of its own name for all functions, with a mesh of its own, or in older versions a prefix. */
 static bool pmapped(const xl_module *m)
 {
@@ -724,8 +722,7 @@ static const record *op_by_op(const xl_contracts *c, const record *now)
     return NULL;
 }
 
-/* ---- the same program again
- * ------------------------------------------------------------------------------------------- */
+/* ---- the same program again ---- */
 /* Where it is defined (its first line) and where it was called from: all that a frontend leaves of why it traced the
  * function again. */
 static bool same_again(xl_arena *a, const char *what, const xl_module *before, const xl_module *m, xl_verdict *out)

@@ -5,12 +5,6 @@
 #include "lane/metrics.h"
 #include "lane/run.h"
 
-static bool is(const xl_node *e, const char *key, const char *word)
-{
-    const xl_node *n = xl_node_get(e, key);
-    return n && n->kind == XL_NODE_STR && xl_str_is(n->s, word);
-}
-
 /* The name of a JSON file that cannot be read, of those whose names begin so; "": none. */
 static const char *unreadable(xl_arena *a, const char *dir, const char *begin)
 {
@@ -38,10 +32,11 @@ static told listen(const xl_run_log *log)
     told t = { 0 };
     for (size_t i = 0; i < log->n; i++) {
         const xl_node *e = log->event[i], *written = xl_node_get(e, "counters"), *runs = xl_node_get(e, "executes");
-        bool exit = is(e, "event", "exit");
-        t.compiles += is(e, "event", "compile") &&
-                      (is(e, "result", "compiled") || is(e, "result", "cached") || is(e, "result", "loaded"));
-        t.attached += is(e, "event", "attach");
+        bool exit = xl_node_is(e, "event", "exit");
+        t.compiles += xl_node_is(e, "event", "compile") &&
+                      (xl_node_is(e, "result", "compiled") || xl_node_is(e, "result", "cached") ||
+                       xl_node_is(e, "result", "loaded"));
+        t.attached += xl_node_is(e, "event", "attach");
         t.left += exit;
         t.executes += exit && runs && runs->i > 0 ? (uint64_t)runs->i : 0;
         t.unwritten |= exit && written && !written->b;

@@ -106,8 +106,7 @@ static void flag_words(char *out, size_t n, bool dumps)
 void xl_identity_flags(char *out, size_t n) { flag_words(out, n, false); }
 void xl_identity_all_flags(char *out, size_t n) { flag_words(out, n, true); }
 
-/* ---- the plugin's file
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the plugin's file ---- */
 typedef struct { const char *path; char *out; size_t n; long long size; } big;
 
 static xl_error *build_id(xl_arena *a, void *ctx)

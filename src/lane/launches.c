@@ -12,12 +12,6 @@
 #include "lane/verdict.h"
 #include "pjrt/plugin.h"
 
-static xl_str field(const xl_node *e, const char *key)
-{
-    const xl_node *v = xl_node_get(e, key);
-    return v && v->kind == XL_NODE_STR ? v->s : (xl_str){ "", 0 };
-}
-
 /* "platform=xlane devices=2 kind=xlane_cpu" as "2 x xlane_cpu". */
 static xl_str hardware_of(xl_arena *a, xl_str topology)
 {
@@ -56,14 +50,14 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
     xl_error_free(xl_run_judge(a, dir, &v));
     *out = xl_catalog_blank();
     for (size_t i = first_event; i < n && !attach; i++)
-        attach = xl_str_is(field(e[i], "event"), "attach") ? e[i] : NULL;
+        attach = xl_node_is(e[i], "event", "attach") ? e[i] : NULL;
     const xl_node *step = xl_run_step_compile(&v, first_event);
     if (!step)
         return false;
     const xl_node *bytes = xl_node_get(step, "compiled_bytes"), *seconds = xl_node_get(step, "seconds"),
                   *predicted = xl_node_get(step, "predicted_bytes"), /* of `xlane train` */
                   *t = xl_node_get(attach, "t");
-    xl_str plugin = field(attach, "plugin"), command = xl_secret_command(a, l->argc, l->argv);
+    xl_str plugin = xl_node_text(attach, "plugin"), command = xl_secret_command(a, l->argc, l->argv);
     xl_str build = plugin.n ? xl_plugin_build_id(a, xl_str_c(a, plugin)) : XL_STR("");
     out->what = XL_STR("run");
     out->outcome = XL_OUTCOME_RAN;
@@ -71,14 +65,15 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
     out->predicted = predicted ? predicted->i : -1;
     out->seconds = seconds ? seconds->f : -1;
     observe(a, dir, t ? t->f : 0, out);
-    out->sig = (xl_signature){ .code = field(step, "program"),
-                               .hardware = hardware_of(a, field(step, "topology")),
-                               .model = xl_strf(a, "%.*s of %.*s", XL_FMT(field(step, "module")), XL_FMT(command)),
-                               .parallelism = field(step, "topology"),
-                               .features = xl_strf(a, "profile %s; %s", l->profile && *l->profile ? l->profile : "none",
-                                                   l->flags && *l->flags ? l->flags : "no flags"),
-                               .bundle = xl_strf(a, "xlane %s, %.*s %.*s", XL_VERSION, XL_FMT(xl_path_base(plugin)),
-                                                 XL_FMT(build)) };
+    out->sig =
+        (xl_signature){ .code = xl_node_text(step, "program"),
+                        .hardware = hardware_of(a, xl_node_text(step, "topology")),
+                        .model = xl_strf(a, "%.*s of %.*s", XL_FMT(xl_node_text(step, "module")), XL_FMT(command)),
+                        .parallelism = xl_node_text(step, "topology"),
+                        .features = xl_strf(a, "profile %s; %s", l->profile && *l->profile ? l->profile : "none",
+                                            l->flags && *l->flags ? l->flags : "no flags"),
+                        .bundle = xl_strf(a, "xlane %s, %.*s %.*s", XL_VERSION, XL_FMT(xl_path_base(plugin)),
+                                          XL_FMT(build)) };
     xl_json j = { .out = &detail };
     xl_json_map(&j);
     xl_json_put_str(&j, "command", command);
@@ -105,12 +100,13 @@ xl_known xl_catalog_known_launch(xl_arena *a, const xl_catalog_entry *e, size_t 
         if (!xl_str_is(e[i].what, "run") || !e[i].detail.n || e[i].outcome == XL_OUTCOME_KILLED)
             continue;
         xl_error *bad = xl_json_read(a, "catalog", e[i].detail, &d);
-        bool same = !bad && xl_str_eq(field(d, "command"), command) &&
-                    xl_str_is(field(d, "folder"), l->folder ? l->folder : "") &&
-                    xl_str_is(field(d, "flags"), l->flags ? l->flags : "") &&
-                    xl_str_is(field(d, "profile"), l->profile ? l->profile : "");
+        bool same = !bad && xl_str_eq(xl_node_text(d, "command"), command) &&
+                    xl_str_is(xl_node_text(d, "folder"), l->folder ? l->folder : "") &&
+                    xl_str_is(xl_node_text(d, "flags"), l->flags ? l->flags : "") &&
+                    xl_str_is(xl_node_text(d, "profile"), l->profile ? l->profile : "");
         xl_error_free(bad);
-        if (!same || !xl_str_eq(xl_plugin_build_id(a, xl_str_c(a, field(d, "plugin"))), field(d, "build")))
+        if (!same ||
+            !xl_str_eq(xl_plugin_build_id(a, xl_str_c(a, xl_node_text(d, "plugin"))), xl_node_text(d, "build")))
             continue;
         if (why)
             *why = &e[i];

@@ -46,8 +46,7 @@ typedef struct {
 
 #define FOUND(l, s, ...) ((finding){ XL_MATRIX_##s, xl_strf((l)->a, __VA_ARGS__) })
 
-/* ---- the plugin, in a child
- * -------------------------------------------------------------------------------------------- */
+/* ---- the plugin, in a child ---- */
 static const char loop_text[] =
     "module @loop {\n"
     "  func.func @main(%n: tensor<i32>, %x: tensor<8xf32>) -> tensor<8xf32> {\n"
@@ -150,8 +149,7 @@ static finding silent(const lane *l, const char *what)
                  XL_FMT(l->live.trouble));
 }
 
-/* ---- small questions
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- small questions ---- */
 static xl_str package(const lane *l, const char *name)
 {
     for (size_t i = 0; i < l->bundle.npackage; i++)
@@ -180,20 +178,14 @@ static finding no_run(const lane *l)
     return FOUND(l, UNKNOWN, XL_MATRIX_NO_RUN);
 }
 
-static xl_str field(const xl_node *e, const char *key)
-{
-    const xl_node *v = xl_node_get(e, key);
-    return v ? v->s : (xl_str){ "", 0 };
-}
-
-static bool compile_event(const xl_node *e) { return xl_str_is(field(e, "event"), "compile"); }
+static bool compile_event(const xl_node *e) { return xl_node_is(e, "event", "compile"); }
 
 /* The first compile of the run with this reason that was not the warm-up's, or any where `early`. */
 static const xl_node *recompile(const lane *l, const char *reason, bool early)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (compile_event(l->e[i]) && xl_str_is(field(l->e[i], "reason"), reason) &&
-            (early || xl_str_is(field(l->e[i], "phase"), "steady")))
+        if (compile_event(l->e[i]) && xl_str_is(xl_node_text(l->e[i], "reason"), reason) &&
+            (early || xl_node_is(l->e[i], "phase", "steady")))
             return l->e[i];
     return NULL;
 }
@@ -210,8 +202,7 @@ static int ranks(void)
 
 static const char *jax_cache(void) { return env("JAX_COMPILATION_CACHE_DIR"); }
 
-/* ---- the checks
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- the checks ---- */
 /* Two processes with torch_xla's own cache on the embedded device; the second tells whether it could read what the
  * first wrote. */
 static const char torch_script[] = "import os, sys, torch, torch_xla\n"
@@ -289,8 +280,8 @@ static finding check_baked_constant(const lane *l)
     if (!l->run)
         return no_run(l);
     const xl_node *e = recompile(l, "constant", true);
-    return e ? FOUND(l, HIT, "%.*s was compiled again for a changed constant at %.*s s", XL_FMT(field(e, "module")),
-                     XL_FMT(field(e, "t")))
+    return e ? FOUND(l, HIT, "%.*s was compiled again for a changed constant at %.*s s",
+                     XL_FMT(xl_node_text(e, "module")), XL_FMT(xl_node_text(e, "t")))
              : FOUND(l, CLEAR, "no compile of this run came from a changed constant");
 }
 
@@ -304,7 +295,7 @@ static finding check_resume_placement(const lane *l)
     if (!e)
         e = recompile(l, "layout", false);
     return e ? FOUND(l, HIT, "%.*s was compiled again for a changed %.*s after the warm-up: an argument was replaced",
-                     XL_FMT(field(e, "module")), XL_FMT(field(e, "reason")))
+                     XL_FMT(xl_node_text(e, "module")), XL_FMT(xl_node_text(e, "reason")))
              : FOUND(l, CLEAR, "no argument of a step changed its sharding, donation or layout in this run");
 }
 
@@ -346,9 +337,9 @@ static finding check_scan(const lane *l)
     xl_str largest = { 0 };
     for (size_t i = 0; i < l->n && l->run; i++) {
         xl_str code;
-        if (!compile_event(l->e[i]) || !field(l->e[i], "program").n)
+        if (!compile_event(l->e[i]) || !xl_node_text(l->e[i], "program").n)
             continue;
-        xl_error *gone = xl_recorded_load(l->a, l->run, xl_str_c(l->a, field(l->e[i], "program")), &code);
+        xl_error *gone = xl_recorded_load(l->a, l->run, xl_str_c(l->a, xl_node_text(l->e[i], "program")), &code);
         if (!gone && code.n > largest.n)
             largest = code;
         xl_error_free(gone);
@@ -388,10 +379,11 @@ static finding check_whole_graph_oom(const lane *l)
     if (!l->run)
         return no_run(l);
     for (size_t i = 0; i < l->n; i++)
-        if (compile_event(l->e[i]) && xl_str_is(field(l->e[i], "result"), "failed")) {
-            xl_failure f = xl_retry_classify(0, field(l->e[i], "error"), XL_PHASE_WINDOW);
+        if (compile_event(l->e[i]) && xl_node_is(l->e[i], "result", "failed")) {
+            xl_failure f = xl_retry_classify(0, xl_node_text(l->e[i], "error"), XL_PHASE_WINDOW);
             if (f.verdict == XL_RETRY_SMALLER)
-                return FOUND(l, HIT, "%.*s did not fit: %s %s", XL_FMT(field(l->e[i], "module")), f.ecode, f.text);
+                return FOUND(l, HIT, "%.*s did not fit: %s %s", XL_FMT(xl_node_text(l->e[i], "module")), f.ecode,
+                             f.text);
         }
     return FOUND(l, CLEAR, "every compile of this run found memory");
 }
@@ -652,7 +644,7 @@ static finding check_compiled_twice(const lane *l)
     if (!l->run)
         return no_run(l);
     const xl_node *e = recompile(l, "identical", true);
-    return e ? FOUND(l, HIT, "%.*s was compiled again although nothing differed", XL_FMT(field(e, "module")))
+    return e ? FOUND(l, HIT, "%.*s was compiled again although nothing differed", XL_FMT(xl_node_text(e, "module")))
              : FOUND(l, CLEAR, "no program was compiled twice in one process");
 }
 
@@ -662,8 +654,8 @@ static finding check_dynamic_section(const lane *l)
         return no_run(l);
     size_t shapes = 0;
     for (size_t i = 0; i < l->n; i++)
-        shapes += compile_event(l->e[i]) && xl_str_is(field(l->e[i], "reason"), "shape") &&
-                  xl_str_is(field(l->e[i], "phase"), "steady");
+        shapes +=
+            compile_event(l->e[i]) && xl_node_is(l->e[i], "reason", "shape") && xl_node_is(l->e[i], "phase", "steady");
     return shapes > 2 ? FOUND(l, HIT, "%zu compiles after the warm-up came from changing shapes", shapes)
                       : FOUND(l, CLEAR, "%zu compiles after the warm-up came from changing shapes", shapes);
 }
@@ -675,9 +667,9 @@ static finding check_parameter_order(const lane *l)
     if (!l->run)
         return no_run(l);
     const xl_node *e = recompile(l, "shape", false);
-    bool torch = e && xl_str_starts(field(e, "module"), XL_STR("SyncTensorsGraph"));
+    bool torch = e && xl_str_starts(xl_node_text(e, "module"), XL_STR("SyncTensorsGraph"));
     return torch ? FOUND(l, HIT, "%.*s was compiled again with other argument shapes after the warm-up",
-                         XL_FMT(field(e, "module")))
+                         XL_FMT(xl_node_text(e, "module")))
                  : FOUND(l, CLEAR, "no step's arguments changed after the warm-up");
 }
 
@@ -690,10 +682,11 @@ static finding check_lazy_eager(const lane *l)
     if (!l->run)
         return no_run(l);
     for (size_t i = 0; i < l->n; i++) {
-        bool first = compile_event(l->e[i]) && xl_str_is(field(l->e[i], "phase"), "steady") &&
-                     xl_str_starts(field(l->e[i], "module"), XL_STR("SyncTensorsGraph"));
+        bool first = compile_event(l->e[i]) && xl_node_is(l->e[i], "phase", "steady") &&
+                     xl_str_starts(xl_node_text(l->e[i], "module"), XL_STR("SyncTensorsGraph"));
         for (size_t k = 0; k < i && first; k++)
-            first = !compile_event(l->e[k]) || !xl_str_eq(field(l->e[k], "program"), field(l->e[i], "program"));
+            first = !compile_event(l->e[k]) ||
+                    !xl_str_eq(xl_node_text(l->e[k], "program"), xl_node_text(l->e[i], "program"));
         n += first;
     }
     return n >= 5 ? FOUND(l, HIT, "%zu different lazy graphs came after the warm-up", n)
@@ -708,9 +701,9 @@ static finding check_pin_layout(const lane *l)
     if (!l->run)
         return no_run(l);
     for (size_t i = 0; i < l->n; i++) {
-        xl_str error = field(l->e[i], "error");
+        xl_str error = xl_node_text(l->e[i], "error");
         if (error.n && memmem(error.p, error.n, text, sizeof text - 1))
-            return FOUND(l, HIT, "%.*s was refused for that", XL_FMT(field(l->e[i], "module")));
+            return FOUND(l, HIT, "%.*s was refused for that", XL_FMT(xl_node_text(l->e[i], "module")));
     }
     return FOUND(l, CLEAR, "no compile of this run was refused for that");
 }
@@ -810,9 +803,9 @@ static finding check_metadata_wait(const lane *l)
 static finding check_stuck_call(const lane *l)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (xl_str_is(field(l->e[i], "event"), "hang"))
-            return FOUND(l, HIT, "%.*s of %.*s did not return for %.*s s", XL_FMT(field(l->e[i], "what")),
-                         XL_FMT(field(l->e[i], "module")), XL_FMT(field(l->e[i], "seconds")));
+        if (xl_node_is(l->e[i], "event", "hang"))
+            return FOUND(l, HIT, "%.*s of %.*s did not return for %.*s s", XL_FMT(xl_node_text(l->e[i], "what")),
+                         XL_FMT(xl_node_text(l->e[i], "module")), XL_FMT(xl_node_text(l->e[i], "seconds")));
     const xl_setting *s = xl_profile_get(&l->profile, "shapes.hang");
     return FOUND(l, CLEAR, "a call that hangs is named after %.*s s%s", XL_FMT(s ? s->value : XL_STR("120")),
                  l->run ? "; none did in this run" : "");
@@ -835,17 +828,20 @@ static finding check_rank_graphs(const lane *l)
         return no_run(l);
     for (size_t i = 0; i < l->n; i++)
         for (size_t k = 0; k < i && compile_event(l->e[i]); k++) {
-            if (!compile_event(l->e[k]) || xl_str_eq(field(l->e[i], "rank"), field(l->e[k], "rank")) ||
-                !xl_str_eq(field(l->e[i], "module"), field(l->e[k], "module")) || !field(l->e[i], "program").n ||
-                xl_str_eq(field(l->e[i], "program"), field(l->e[k], "program")))
+            if (!compile_event(l->e[k]) || xl_str_eq(xl_node_text(l->e[i], "rank"), xl_node_text(l->e[k], "rank")) ||
+                !xl_str_eq(xl_node_text(l->e[i], "module"), xl_node_text(l->e[k], "module")) ||
+                !xl_node_text(l->e[i], "program").n ||
+                xl_str_eq(xl_node_text(l->e[i], "program"), xl_node_text(l->e[k], "program")))
                 continue;
             bool same = false; /* another compile of that rank may be the partner */
             for (size_t m = 0; m < l->n && !same; m++)
-                same = compile_event(l->e[m]) && xl_str_eq(field(l->e[m], "rank"), field(l->e[k], "rank")) &&
-                       xl_str_eq(field(l->e[m], "program"), field(l->e[i], "program"));
+                same = compile_event(l->e[m]) &&
+                       xl_str_eq(xl_node_text(l->e[m], "rank"), xl_node_text(l->e[k], "rank")) &&
+                       xl_str_eq(xl_node_text(l->e[m], "program"), xl_node_text(l->e[i], "program"));
             if (!same)
-                return FOUND(l, HIT, "rank %.*s built a %.*s that rank %.*s did not", XL_FMT(field(l->e[i], "rank")),
-                             XL_FMT(field(l->e[i], "module")), XL_FMT(field(l->e[k], "rank")));
+                return FOUND(l, HIT, "rank %.*s built a %.*s that rank %.*s did not",
+                             XL_FMT(xl_node_text(l->e[i], "rank")), XL_FMT(xl_node_text(l->e[i], "module")),
+                             XL_FMT(xl_node_text(l->e[k], "rank")));
         }
     return FOUND(l, CLEAR, "the ranks of this run built the same programs");
 }
@@ -885,8 +881,7 @@ static finding check_serialise(const lane *l)
                        XL_FMT(l->live.trouble));
 }
 
-/* ---- all of them
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- all of them ---- */
 static const struct {
     const char *name, *class;
     finding (*check)(const lane *l);
@@ -903,51 +898,46 @@ enum { NROW = sizeof table / sizeof *table };
 
 /* ---- rehearsed upgrades --------------------------------------------------------------------------------------------
  * What `xlane upgrade` found of the plugin at hand: a row for each kind of regression. */
-static xl_str under(const xl_node *n, const char *key, const char *below)
-{
-    const xl_node *v = xl_node_get(xl_node_get(n, key), below);
-    return v && v->kind == XL_NODE_STR ? v->s : XL_STR("");
-}
-
 static void upgrade_rows(const lane *l, const xl_node *u, xl_matrix_row **out, size_t *n, size_t *cap)
 {
     char identity[128];
     const xl_node *moved = xl_node_get(u, "moved"), *when = xl_node_get(u, "topology");
+    const xl_node *from = xl_node_get(u, "from"), *to = xl_node_get(u, "to");
     xl_identity_file(l->plugin, identity, sizeof identity);
-    bool here = xl_str_is(under(u, "to", "identity"), identity),
-         ahead = xl_str_is(under(u, "from", "identity"), identity);
+    bool here = xl_str_is(xl_node_text(to, "identity"), identity),
+         ahead = xl_str_is(xl_node_text(from, "identity"), identity);
     if (!here && !ahead)
         return;
     xl_str topology = when && when->kind == XL_NODE_STR ? when->s : XL_STR("the devices here"),
-           package = under(u, "from", "package");
+           package = xl_node_text(from, "package");
     for (int k = 0; k < XL_MOVE_COUNT; k++) {
         const xl_node *worst = NULL;
         size_t more = 0;
         for (size_t i = 0; moved && i < moved->n; i++) {
             const xl_node *m = moved->kid[i], *bad = xl_node_get(m, "regression");
-            if (!bad || !bad->b || !xl_str_is(field(m, "kind"), xl_move_word((xl_move_kind)k)))
+            if (!bad || !bad->b || !xl_str_is(xl_node_text(m, "kind"), xl_move_word((xl_move_kind)k)))
                 continue;
             more += worst != NULL;
             worst = worst ? worst : m;
         }
         if (!worst)
             continue;
-        xl_str symptom = xl_strf(l->a, "%.*s: %.*s: %.*s", XL_FMT(field(worst, "program")),
-                                 XL_FMT(field(worst, "what")), XL_FMT(field(worst, "text")));
+        xl_str symptom = xl_strf(l->a, "%.*s: %.*s: %.*s", XL_FMT(xl_node_text(worst, "program")),
+                                 XL_FMT(xl_node_text(worst, "what")), XL_FMT(xl_node_text(worst, "text")));
         xl_matrix_row r = {
             .name = xl_strf(l->a, "upgrade.%s", xl_move_word((xl_move_kind)k)).p,
             .class = CLASS_GATED,
-            .surface = xl_strf(l->a, "%.*s to %.*s, for %.*s", XL_FMT(under(u, "from", "label")),
-                               XL_FMT(under(u, "to", "label")), XL_FMT(topology))
+            .surface = xl_strf(l->a, "%.*s to %.*s, for %.*s", XL_FMT(xl_node_text(from, "label")),
+                               XL_FMT(xl_node_text(to, "label")), XL_FMT(topology))
                            .p,
             .symptom = more ? xl_strf(l->a, "%.*s, and %zu more", XL_FMT(symptom), more).p : symptom.p,
             .remedy = package.n
                           ? xl_strf(l->a, "pip install %.*s==%.*s until it is fixed", XL_FMT(package),
-                                    XL_FMT(under(u, "from", "version")))
+                                    XL_FMT(xl_node_text(from, "version")))
                                 .p
-                          : xl_strf(l->a, "stay with %.*s until it is fixed", XL_FMT(under(u, "from", "path"))).p,
+                          : xl_strf(l->a, "stay with %.*s until it is fixed", XL_FMT(xl_node_text(from, "path"))).p,
             .how = "both versions compiled the same programs, and ran them where the device was here",
-            .seen = xl_str_c(l->a, under(u, "to", "label")),
+            .seen = xl_str_c(l->a, xl_node_text(to, "label")),
             .source = "xlane upgrade, on this machine",
             .state = here ? XL_MATRIX_HIT : XL_MATRIX_ABSENT,
             .text = here ? xl_strf(l->a, "a rehearsed upgrade to this plugin got worse")

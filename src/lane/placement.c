@@ -5,8 +5,7 @@
 #include "base/file.h"
 #include "pass/pass.h"
 
-/* ---- from a program
- * -------------------------------------------------------------------------------------------------- */
+/* ---- from a program ---- */
 static int64_t parts(const xl_shard_info *s, const xl_axes *a)
 {
     int64_t n = 1;
@@ -85,8 +84,7 @@ void xl_placement_add(xl_arena *a, xl_placements *l, xl_str name, const xl_type 
 
 typedef struct { xl_arena *a; const xl_func *f; int64_t ndevice; const xl_mesh *mesh; xl_crossings *out; } walk;
 
-/* ---- what crosses
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- what crosses ---- */
 static const xl_attr *groups_of(const xl_op *op)
 {
     int slot = xl_slot_find((xl_opcode)op->code, XL_STR("replica_groups"));
@@ -230,8 +228,7 @@ void xl_crossings_json(const xl_crossings *c, xl_json *j)
     xl_json_end(j);
 }
 
-/* ---- what is gathered
- * ------------------------------------------------------------------------------------------------ */
+/* ---- what is gathered ---- */
 void xl_gathered_text(xl_str lines, xl_buf *b)
 {
     if (lines.n)
@@ -266,8 +263,7 @@ void xl_gathered_json(xl_str lines, xl_json *j)
     xl_json_end(j);
 }
 
-/* ---- sums and drawings
- * ----------------------------------------------------------------------------------------------- */
+/* ---- sums and drawings ---- */
 static bool same_slice(const xl_placement *t, const xl_placement_part *a, const xl_placement_part *b)
 {
     return !memcmp(a->lo, b->lo, t->rank * sizeof *a->lo) && !memcmp(a->hi, b->hi, t->rank * sizeof *a->hi);

@@ -295,33 +295,25 @@ static int child(void *arg, int fd)
 
 /* ---- In the parent ---- */
 
-static xl_str get_str(xl_arena *a, const xl_node *map, const char *key)
+static xl_str text_of(xl_arena *a, const xl_node *map, const char *key)
 {
-    const xl_node *n = xl_node_get(map, key);
-    return n && n->kind == XL_NODE_STR ? xl_str_dup(a, n->s) : (xl_str){ "", 0 };
-}
-
-static int64_t get_int(const xl_node *map, const char *key, int64_t otherwise)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n && n->kind == XL_NODE_INT ? n->i : otherwise;
-}
-
-static double get_num(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n && (n->kind == XL_NODE_INT || n->kind == XL_NODE_FLOAT) ? n->f : 0;
+    return xl_str_dup(a, xl_node_text(map, key));
 }
 
 static void hear_device(xl_arena *a, const xl_node *n, xl_probe *p, size_t *cap)
 {
     const xl_node *memory = xl_node_get(n, "memory"), *right = xl_node_get(n, "right");
-    xl_probe_device d = { .id = (int)get_int(n, "id", -1), .hardware = (int)get_int(n, "hardware", -1),
-                          .kind = get_str(a, n, "kind"), .text = get_str(a, n, "text"), .right = right && right->b,
-                          .trouble = get_str(a, n, "trouble"), .compile_s = get_num(n, "compile_s"),
-                          .run_s = get_num(n, "run_s"), .has_memory = memory != NULL };
+    xl_probe_device d = { .id = (int)xl_node_int(n, "id", -1),
+                          .hardware = (int)xl_node_int(n, "hardware", -1),
+                          .kind = text_of(a, n, "kind"),
+                          .text = text_of(a, n, "text"),
+                          .right = right && right->b,
+                          .trouble = text_of(a, n, "trouble"),
+                          .compile_s = xl_node_num(n, "compile_s", 0),
+                          .run_s = xl_node_num(n, "run_s", 0),
+                          .has_memory = memory != NULL };
     for (size_t i = 0; i < NMEMORY; i++)
-        MEMORY(&d.memory, i) = get_int(memory, memory_rows[i].name, -1);
+        MEMORY(&d.memory, i) = xl_node_int(memory, memory_rows[i].name, -1);
     XL_PUSH(a, p->device, p->ndevice, *cap, d);
 }
 
@@ -339,21 +331,21 @@ static void hear(xl_arena *a, xl_str lines, xl_probe *p, bool *ended, int64_t *c
             continue;
         }
         if (xl_node_get(n, "stage"))
-            p->stage = get_str(a, n, "stage");
+            p->stage = text_of(a, n, "stage");
         if ((part = xl_node_get(n, "api_major"))) {
             p->bundle.api_major = (int)part->i;
-            p->bundle.api_minor = (int)get_int(n, "api_minor", -1);
+            p->bundle.api_minor = (int)xl_node_int(n, "api_minor", -1);
             const xl_node *attr = xl_node_get(n, "attributes"), *ext = xl_node_get(n, "extensions");
-            p->bundle.stablehlo_min = get_str(a, attr, "stablehlo_minimum_version");
-            p->bundle.stablehlo_now = get_str(a, attr, "stablehlo_current_version");
-            p->bundle.xla_version = get_str(a, attr, "xla_version");
+            p->bundle.stablehlo_min = text_of(a, attr, "stablehlo_minimum_version");
+            p->bundle.stablehlo_now = text_of(a, attr, "stablehlo_current_version");
+            p->bundle.xla_version = text_of(a, attr, "xla_version");
             for (size_t i = 0; ext && i < ext->n; i++)
                 XL_PUSH(a, p->extension, p->nextension, ext_cap, xl_str_dup(a, ext->kid[i]->s));
         }
         if (xl_node_get(n, "platform")) {
-            p->bundle.platform = get_str(a, n, "platform");
-            p->bundle.platform_version = get_str(a, n, "platform_version");
-            p->nall = (size_t)get_int(n, "all_devices", 0);
+            p->bundle.platform = text_of(a, n, "platform");
+            p->bundle.platform_version = text_of(a, n, "platform_version");
+            p->nall = (size_t)xl_node_int(n, "all_devices", 0);
         }
         if ((part = xl_node_get(n, "device")))
             hear_device(a, part, p, &cap);
@@ -361,8 +353,8 @@ static void hear(xl_arena *a, xl_str lines, xl_probe *p, bool *ended, int64_t *c
             for (int c = 0; c <= XL_PROBE_WRONG; c++)
                 if (xl_str_is(part->s, xl_probe_word((xl_probe_class)c)))
                     p->class = (xl_probe_class)c;
-            p->reason = get_str(a, n, "reason");
-            *code = get_int(n, "code", 0);
+            p->reason = text_of(a, n, "reason");
+            *code = xl_node_int(n, "code", 0);
             *ended = true;
         }
     }

@@ -39,8 +39,7 @@ enum { NROW = sizeof rows / sizeof *rows, DEPTH_MOST = 16 };
 /* Lists of flags and the names the `flags` group has for them. */
 static const struct { const char *key, *var; } lists[] = { { "xla", "XLA_FLAGS" }, { "libtpu", "LIBTPU_INIT_ARGS" } };
 
-/* ---- where profiles are
- * ---------------------------------------------------------------------------------------------- */
+/* ---- where profiles are ---- */
 enum { AT_PROJECT, AT_USER, AT_BUILT_IN, NPLACE };
 static const char *const places[NPLACE] = { "project", "user", "built-in" };
 
@@ -144,8 +143,7 @@ static xl_error *find(xl_arena *a, xl_str name, int from, source *out)
     return no_such(a, name);
 }
 
-/* ---- reading
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 typedef struct {
     xl_arena *a;
     xl_profile *p;
@@ -429,8 +427,7 @@ xl_error *xl_profile_list(xl_arena *a, xl_profile_row **out, size_t *n)
     return NULL;
 }
 
-/* ---- with the environment
- * ---------------------------------------------------------------------------------------------- */
+/* ---- with the environment ---- */
 static bool runtime_variable(const char *e)
 {
     static const char *const prefixes[] = { "XLA_",    "LIBTPU_",    "PJRT_",      "TPU_", "JAX_",

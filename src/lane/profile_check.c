@@ -7,8 +7,7 @@
 #include "lane/flags.h"
 #include "lane/profile.h"
 
-/* ---- the host's memory
- * ------------------------------------------------------------------------------------------------- */
+/* ---- the host's memory ---- */
 static uint64_t number_in(xl_arena *a, const char *path, const char *after)
 {
     xl_str text;
@@ -76,8 +75,7 @@ xl_error *xl_profile_budget(xl_arena *a, const xl_profile *p, xl_host_budget *ou
     return NULL;
 }
 
-/* ---- findings
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- findings ---- */
 typedef struct { xl_arena *a; xl_finding *p; size_t n, cap; } findings;
 
 static void add(findings *f, bool fatal, xl_str text)
@@ -192,8 +190,7 @@ out:
     return err;
 }
 
-/* ---- two profiles
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- two profiles ---- */
 void xl_profile_diff(xl_arena *a, const xl_profile *x, const xl_profile *y, xl_profile_change **out, size_t *n)
 {
     size_t cap = 0;

@@ -150,12 +150,6 @@ static uint64_t peak_memory(xl_arena *a, const char *dir)
     return (uint64_t)peak;
 }
 
-static xl_str text_of(const xl_node *n, const char *key)
-{
-    const xl_node *v = xl_node_get(n, key);
-    return v ? v->s : (xl_str){ "", 0 };
-}
-
 /* What the run proved, in a word, and in a sentence. Only what was seen to run counts as such. */
 static const char *proof_of(xl_arena *a, const xl_receipt_facts *f, const story *s, const char **claim, xl_str *why)
 {
@@ -242,7 +236,7 @@ static void put_notes(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
         xl_json_end(j);
     }
     for (size_t i = 0; i < s->n; i++) {
-        xl_str what = text_of(s->e[i], "event"), text = text_of(s->e[i], "text");
+        xl_str what = xl_node_text(s->e[i], "event"), text = xl_node_text(s->e[i], "text");
         static const char *const kept[] = { "late-flag", "late-spmd", "sync", "hang", "stop", "retry", "memory" };
         bool keep = false;
         for (size_t k = 0; k < sizeof kept / sizeof *kept; k++)
@@ -251,8 +245,8 @@ static void put_notes(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
             continue;
         xl_json_map(j);
         xl_json_put_str(j, "text",
-                        xl_strf(a, "%.*s: %.*s%.*s%.*s", XL_FMT(what), XL_FMT(text), XL_FMT(text_of(s->e[i], "why")),
-                                XL_FMT(text_of(s->e[i], "error"))));
+                        xl_strf(a, "%.*s: %.*s%.*s%.*s", XL_FMT(what), XL_FMT(text),
+                                XL_FMT(xl_node_text(s->e[i], "why")), XL_FMT(xl_node_text(s->e[i], "error"))));
         xl_json_put_str(j, "source", xl_strf(a, "events.jsonl:%u", s->e[i]->line));
         xl_json_end(j);
     }
@@ -269,9 +263,9 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
     put_fact(j, "exit_status", xl_strf(a, "%d", f->status));
     const char *profile = getenv("XLANE_PROFILE");
     put_fact(j, "profile", xl_str_of(profile ? profile : "none"));
-    put_fact(j, "flags_at_load", text_of(s->client ? s->client : s->attach, "flags"));
+    put_fact(j, "flags_at_load", xl_node_text(s->client ? s->client : s->attach, "flags"));
     char file[128] = "";
-    xl_str identity = text_of(s->attach, "identity");
+    xl_str identity = xl_node_text(s->attach, "identity");
     if (!identity.n && plugin.n) {
         xl_identity_file(xl_str_c(a, plugin), file, sizeof file);
         identity = xl_strf(a, "file=%s", file);
@@ -321,7 +315,7 @@ xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *p
     const char *claim;
     xl_str why = { "", 0 };
     const char *proof = proof_of(a, f, &s, &claim, &why);
-    xl_str plugin = f->plugin ? xl_str_of(f->plugin) : text_of(s.attach, "plugin");
+    xl_str plugin = f->plugin ? xl_str_of(f->plugin) : xl_node_text(s.attach, "plugin");
     xl_bundle_collect(a, plugin.n ? xl_str_c(a, plugin) : NULL, &b);
     xl_json_map(&j);
     xl_json_put_int(&j, "receipt", 1);
@@ -376,7 +370,7 @@ out:
 
 xl_str xl_receipt_words(xl_arena *a, const xl_node *r)
 {
-    xl_str proof = text_of(r, "proof"), why = text_of(r, "why"), claim = text_of(r, "claim");
+    xl_str proof = xl_node_text(r, "proof"), why = xl_node_text(r, "why"), claim = xl_node_text(r, "claim");
     bool none = xl_str_is(claim, "none");
     return xl_strf(a, "%.*s%s%.*s, %.*s%s", XL_FMT(proof), why.n ? ": " : "", XL_FMT(why),
                    XL_FMT(none ? XL_STR("so it proves nothing") : claim),

@@ -75,8 +75,7 @@ static bool is_oom(xl_str m)
     return memmem(m.p, m.n, "E1000", 5) || memmem(m.p, m.n, "HbmOom", 6) || memmem(m.p, m.n, "Ran out of memory", 17);
 }
 
-/* ---- JSON
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- JSON ---- */
 #define MEMORY(M)                                                                                                      \
     M(code)                                                                                                            \
     M(arguments) M(outputs) M(aliased) M(temporary) M(host_code) M(host_arguments) M(host_outputs) M(host_aliased)     \
@@ -195,8 +194,7 @@ out:
     return err;
 }
 
-/* ---- in the child
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- in the child ---- */
 typedef struct { const xl_rehearse_opts *o; int terminal; } job;
 typedef struct { const job *j; double start; atomic_bool done; } ticker;
 

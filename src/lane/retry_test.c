@@ -4,12 +4,6 @@
 #include "base/test.h"
 #include "base/yaml.h"
 
-static xl_str text_of(const xl_node *n, const char *key)
-{
-    const xl_node *v = xl_node_get(n, key);
-    return v ? v->s : (xl_str){ "", 0 };
-}
-
 /* M4: every text of test/errors.yaml gets its class; a masked cause is unmasked; nothing is retried outside
  * the window. */
 TEST(every_error_text_has_its_class)
@@ -23,19 +17,20 @@ TEST(every_error_text_has_its_class)
     CHECK(root->kind == XL_NODE_LIST && root->n >= 40);
     for (size_t i = 0; i < root->n; i++) {
         const xl_node *c = root->kid[i], *again = xl_node_get(c, "again");
-        xl_str phase = text_of(c, "phase");
+        xl_str phase = xl_node_text(c, "phase");
         xl_phase p = xl_str_is(phase, "startup") ? XL_PHASE_STARTUP
                      : xl_str_is(phase, "run")   ? XL_PHASE_RUN
                                                  : XL_PHASE_WINDOW;
-        xl_failure f = xl_retry_classify(0, text_of(c, "text"), p);
-        xl_str mask = text_of(c, "masked");
+        xl_failure f = xl_retry_classify(0, xl_node_text(c, "text"), p);
+        xl_str mask = xl_node_text(c, "masked");
         const xl_node *seen = xl_node_get(c, "live");
         masked += f.masked_by != NULL;
         live += seen && seen->b;
-        bool ok = xl_str_is(text_of(c, "want"), xl_retry_word(f.verdict)) && xl_str_is(text_of(c, "cause"), f.cause) &&
-                  again && f.again == again->b && (mask.n ? f.masked_by && xl_str_is(mask, f.masked_by) : !f.masked_by);
+        bool ok = xl_str_is(xl_node_text(c, "want"), xl_retry_word(f.verdict)) &&
+                  xl_str_is(xl_node_text(c, "cause"), f.cause) && again && f.again == again->b &&
+                  (mask.n ? f.masked_by && xl_str_is(mask, f.masked_by) : !f.masked_by);
         if (!ok) {
-            printf("  %.*s: %s, %s, %s, %s\n", XL_FMT(text_of(c, "name")), f.cause, xl_retry_word(f.verdict),
+            printf("  %.*s: %s, %s, %s, %s\n", XL_FMT(xl_node_text(c, "name")), f.cause, xl_retry_word(f.verdict),
                    f.again ? "again" : "not again", f.masked_by ? f.masked_by : "");
             bad++;
         }

@@ -141,16 +141,6 @@ void xl_steps_json(xl_steps *s, double began, xl_json *j)
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
-static double num(const xl_node *map, const char *key, double otherwise)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n && (n->kind == XL_NODE_INT || n->kind == XL_NODE_FLOAT) ? n->f : otherwise;
-}
-static bool is(const xl_node *map, const char *key, const char *value)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n && xl_str_is(n->s, value);
-}
 
 static int by_value(const void *x, const void *y)
 {
@@ -221,13 +211,13 @@ static void first_step(xl_node **e, size_t n, double first, double seconds, xl_s
     double attach = -1, client = -1, compiles = 0;
     t->first = t->imports = t->client = t->host = t->compile = t->load = t->execute = -1;
     for (size_t i = 0; i < n; i++) {
-        if (num(e[i], "pid", -1) != t->pid)
+        if (xl_node_num(e[i], "pid", -1) != t->pid)
             continue;
-        if (is(e[i], "event", "attach") && attach < 0)
-            attach = num(e[i], "t", -1);
-        if (is(e[i], "event", "client") && client < 0) {
-            client = num(e[i], "t", -1);
-            t->client = num(e[i], "seconds", 0);
+        if (xl_node_is(e[i], "event", "attach") && attach < 0)
+            attach = xl_node_num(e[i], "t", -1);
+        if (xl_node_is(e[i], "event", "client") && client < 0) {
+            client = xl_node_num(e[i], "t", -1);
+            t->client = xl_node_num(e[i], "seconds", 0);
         }
     }
     if (attach < 0 || client < 0 || first < client)
@@ -235,11 +225,12 @@ static void first_step(xl_node **e, size_t n, double first, double seconds, xl_s
     t->imports = fmax(0, client - t->client);
     t->compile = t->load = 0;
     for (size_t i = 0; i < n; i++)
-        if (num(e[i], "pid", -1) == t->pid && is(e[i], "event", "compile") && num(e[i], "t", 0) <= first) {
-            bool loaded = is(e[i], "result", "cached") || is(e[i], "result", "loaded");
-            *(loaded ? &t->load : &t->compile) += num(e[i], "seconds", 0);
+        if (xl_node_num(e[i], "pid", -1) == t->pid && xl_node_is(e[i], "event", "compile") &&
+            xl_node_num(e[i], "t", 0) <= first) {
+            bool loaded = xl_node_is(e[i], "result", "cached") || xl_node_is(e[i], "result", "loaded");
+            *(loaded ? &t->load : &t->compile) += xl_node_num(e[i], "seconds", 0);
             ++*(loaded ? &t->loaded : &t->compiled);
-            compiles += num(e[i], "seconds", 0);
+            compiles += xl_node_num(e[i], "seconds", 0);
         }
     t->execute = seconds;
     t->host = fmax(0, first - client - compiles);
@@ -266,7 +257,8 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
         if (unread)
             continue;
         const xl_node *w = xl_node_get(root, "windows"), *module = xl_node_get(root, "module");
-        double steps = num(root, "steps", 0), before = fmax(0, num(root, "before", 0)), width = num(root, "width", 1);
+        double steps = xl_node_num(root, "steps", 0), before = fmax(0, xl_node_num(root, "before", 0)),
+               width = xl_node_num(root, "width", 1);
         if (!w || w->kind != XL_NODE_LIST || !module || steps < 1 || width < 1 || width > 1e9)
             continue;
         xl_step_times t = {
@@ -289,7 +281,8 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
         find_drift(a, &t);
         if (t.drift_step)
             t.drift_step += (uint64_t)before;
-        first_step(event, nevent, before > 0 ? -1 : num(root, "first", -1), num(root, "first_seconds", 0), &t);
+        first_step(event, nevent, before > 0 ? -1 : xl_node_num(root, "first", -1),
+                   xl_node_num(root, "first_seconds", 0), &t);
         XL_PUSH(a, *out, *n, cap, t);
     }
 out:

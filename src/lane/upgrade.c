@@ -414,18 +414,13 @@ out:
     return err;
 }
 
-static xl_str text_at(const xl_node *n, const char *key, const char *below)
-{
-    const xl_node *v = xl_node_get(below ? xl_node_get(n, key) : n, below ? below : key);
-    return v && v->kind == XL_NODE_STR ? v->s : XL_STR("");
-}
-
 static bool same_pair(const xl_node *x, const xl_node *y)
 {
-    return xl_str_eq(text_at(x, "from", "identity"), text_at(y, "from", "identity")) &&
-           xl_str_eq(text_at(x, "to", "identity"), text_at(y, "to", "identity")) &&
-           xl_str_eq(text_at(x, "topology", NULL), text_at(y, "topology", NULL)) &&
-           xl_str_eq(text_at(x, "subject", NULL), text_at(y, "subject", NULL));
+    return xl_str_eq(xl_node_text(xl_node_get(x, "from"), "identity"),
+                     xl_node_text(xl_node_get(y, "from"), "identity")) &&
+           xl_str_eq(xl_node_text(xl_node_get(x, "to"), "identity"), xl_node_text(xl_node_get(y, "to"), "identity")) &&
+           xl_str_eq(xl_node_text(x, "topology"), xl_node_text(y, "topology")) &&
+           xl_str_eq(xl_node_text(x, "subject"), xl_node_text(y, "subject"));
 }
 
 xl_error *xl_upgrade_load(xl_arena *a, const char *dir, xl_node ***out, size_t *n)

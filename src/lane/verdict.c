@@ -23,23 +23,6 @@ const xl_cause *xl_cause_of(xl_str word)
     return NULL;
 }
 
-static xl_str str_of(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n && n->kind != XL_NODE_MAP && n->kind != XL_NODE_LIST && n->kind != XL_NODE_NULL ? n->s : (xl_str){ "", 0 };
-}
-static bool is(const xl_node *map, const char *key, const char *value) { return xl_str_is(str_of(map, key), value); }
-static double num_of(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n ? n->f : 0;
-}
-static bool flag(const xl_node *map, const char *key)
-{
-    const xl_node *n = xl_node_get(map, key);
-    return n && n->b;
-}
-
 /* ---- causes ------------------------------------------------------------------------------------------------------ */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
 typedef struct { bool arg, dim, first, read_back, grown, carried; } sized;
@@ -62,18 +45,18 @@ static const xl_cause *finer(xl_str reason, xl_str what, sized s)
 }
 static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
 {
-    if ((is(d, "what", "identical") || is(d, "what", "order")) && str_of(e, "way").n)
-        return xl_cause_of(str_of(e, "way"));
-    if (is(d, "what", "constant") && xl_str_starts(str_of(d, "part"), XL_STR("static argument ")))
+    if ((xl_node_is(d, "what", "identical") || xl_node_is(d, "what", "order")) && xl_node_text(e, "way").n)
+        return xl_cause_of(xl_node_text(e, "way"));
+    if (xl_node_is(d, "what", "constant") && xl_str_starts(xl_node_text(d, "part"), XL_STR("static argument ")))
         return xl_cause_of(XL_STR("static"));
-    if (is(d, "what", "identical") && str_of(e, "config").n)
+    if (xl_node_is(d, "what", "identical") && xl_node_text(e, "config").n)
         return xl_cause_of(XL_STR("config"));
-    if (is(d, "what", "identical") && is(e, "reason", "identical") && (str_of(e, "words").n || flag(e, "mapped")))
-        return xl_cause_of(str_of(e, "words").n ? XL_STR("names") : XL_STR("mapped"));
-    return finer(str_of(e, "reason"), str_of(d, "what"),
-                 (sized){ xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL, num_of(d, "dim") == 0,
-                          flag(d, "read_back"),
-                          flag(d, "grown"), flag(d, "carried") });
+    if (xl_node_is(d, "what", "identical") && xl_node_is(e, "reason", "identical") &&
+        (xl_node_text(e, "words").n || xl_node_flag(e, "mapped")))
+        return xl_cause_of(xl_node_text(e, "words").n ? XL_STR("names") : XL_STR("mapped"));
+    return finer(xl_node_text(e, "reason"), xl_node_text(d, "what"),
+                 (sized){ xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL, xl_node_num(d, "dim", 0) == 0,
+                          xl_node_flag(d, "read_back"), xl_node_flag(d, "grown"), xl_node_flag(d, "carried") });
 }
 
 const xl_cause *xl_verdict_cause(const xl_verdict *v)
@@ -98,9 +81,10 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
 const xl_cause *xl_event_cause(const xl_node *e)
 {
     const xl_node *detail = xl_node_get(e, "detail");
-    const xl_cause *c = xl_cause_of(str_of(e, "reason"));
+    const xl_cause *c = xl_cause_of(xl_node_text(e, "reason"));
     for (size_t i = 0; detail && i < detail->n; i++)
-        if (!flag(detail->kid[i], "follows") && xl_str_eq(str_of(detail->kid[i], "what"), str_of(e, "reason")))
+        if (!xl_node_flag(detail->kid[i], "follows") &&
+            xl_str_eq(xl_node_text(detail->kid[i], "what"), xl_node_text(e, "reason")))
             return detail_cause(e, detail->kid[i]);
     return c ? c : xl_cause_of(XL_STR("op"));
 }
@@ -110,19 +94,19 @@ const xl_cause *xl_event_cause(const xl_node *e)
  * is no recompile. */
 bool xl_event_again(const xl_node *e)
 {
-    const xl_cause *c = xl_cause_of(str_of(e, "reason"));
-    if (!is(e, "event", "compile") || is(e, "reason", "first") || (c && c->ask == XL_ASK_LOST))
+    const xl_cause *c = xl_cause_of(xl_node_text(e, "reason"));
+    if (!xl_node_is(e, "event", "compile") || xl_node_is(e, "reason", "first") || (c && c->ask == XL_ASK_LOST))
         return false;
-    return !str_of(e, "against_run").n ||
-           (c && c->ask == XL_ASK_POLICY && !is(e, "reason", "sharding") && !is(e, "reason", "x64"));
+    return !xl_node_text(e, "against_run").n ||
+           (c && c->ask == XL_ASK_POLICY && !xl_node_is(e, "reason", "sharding") && !xl_node_is(e, "reason", "x64"));
 }
 
 /* A constant on a line where ops came or went is part of that change. */
 static bool among_ops(const xl_node *detail, const xl_node *d)
 {
-    for (size_t i = 0; i < detail->n && is(d, "what", "constant"); i++)
-        if (is(detail->kid[i], "what", "op") && !flag(detail->kid[i], "follows") && str_of(d, "where").n &&
-            xl_str_eq(str_of(detail->kid[i], "where"), str_of(d, "where")))
+    for (size_t i = 0; i < detail->n && xl_node_is(d, "what", "constant"); i++)
+        if (xl_node_is(detail->kid[i], "what", "op") && !xl_node_flag(detail->kid[i], "follows") &&
+            xl_node_text(d, "where").n && xl_str_eq(xl_node_text(detail->kid[i], "where"), xl_node_text(d, "where")))
             return true;
     return false;
 }
@@ -186,7 +170,7 @@ static void answer(xl_arena *a, xl_run_verdict *v, const xl_cause *c)
 /* An array that grows by as much in each execution, one after the other; and how many came between two changes. */
 static void count_growth(xl_cause_seen *s, const xl_node *e, const xl_node *d)
 {
-    double by = num_of(d, "after") - num_of(d, "before"), number = num_of(e, "number");
+    double by = xl_node_num(d, "after", 0) - xl_node_num(d, "before", 0), number = xl_node_num(e, "number", 0);
     bool on = by > 0 && number == s->number + 1 && (!s->growths || by == s->by);
     s->growths = on || s->growths >= 3 ? s->growths + on : 0;
     if (number > s->number && (s->gap == 0 || number - s->number < s->gap))
@@ -199,10 +183,10 @@ static void count_growth(xl_cause_seen *s, const xl_node *e, const xl_node *d)
 static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_node *e)
 {
     const xl_node *detail = xl_node_get(e, "detail");
-    xl_str config = str_of(e, "config");
+    xl_str config = xl_node_text(e, "config");
     size_t before = u->ncause;
     bool any = false;
-    if (config.n && !is(e, "reason", "identical")) {
+    if (config.n && !xl_node_is(e, "reason", "identical")) {
         any = true;
         answer(a, v, xl_cause_of(XL_STR("config")));
         seen(a, u, xl_cause_of(XL_STR("config")), config, (xl_str){ "", 0 })->times++;
@@ -210,77 +194,80 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
     for (size_t i = 0; detail && i < detail->n; i++) {
         const xl_node *d = detail->kid[i];
         const xl_cause *c = detail_cause(e, d);
-        xl_str where = str_of(d, "where"), what = str_of(d, "what"), name = str_of(d, "name");
+        xl_str where = xl_node_text(d, "where"), what = xl_node_text(d, "what"), name = xl_node_text(d, "name");
         v->lines |= where.n > 0;
-        v->perhaps |= flag(d, "perhaps");
-        v->again |= xl_str_is(what, "identical") && is(e, "reason", "identical");
-        v->widened |= is(e, "reason", "x64") && xl_str_is(what, "dtype") && xl_node_get(d, "arg");
-        if (!c || flag(d, "follows") || among_ops(detail, d))
+        v->perhaps |= xl_node_flag(d, "perhaps");
+        v->again |= xl_str_is(what, "identical") && xl_node_is(e, "reason", "identical");
+        v->widened |= xl_node_is(e, "reason", "x64") && xl_str_is(what, "dtype") && xl_node_get(d, "arg");
+        if (!c || xl_node_flag(d, "follows") || among_ops(detail, d))
             continue;
         any = true;
         answer(a, v, c);
         bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
         bool listed = xl_node_get(d, "arg") && xl_str_is(what, "args");
-        bool number = xl_str_is(what, "constant") && str_of(d, "before").n < 24 && str_of(d, "after").n < 24 &&
-                      !xl_str_starts(str_of(d, "after"), XL_STR("argument ")) &&
-                      !xl_str_starts(str_of(d, "before"), XL_STR("argument "));
+        bool number = xl_str_is(what, "constant") && xl_node_text(d, "before").n < 24 &&
+                      xl_node_text(d, "after").n < 24 &&
+                      !xl_str_starts(xl_node_text(d, "after"), XL_STR("argument ")) &&
+                      !xl_str_starts(xl_node_text(d, "before"), XL_STR("argument "));
         xl_cause_seen *s;
         if (sized) {
-            xl_str who =
-                name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(name)) : xl_strf(a, "argument %.0f", num_of(d, "arg"));
+            xl_str who = name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(name))
+                                : xl_strf(a, "argument %.0f", xl_node_num(d, "arg", 0));
             if (xl_node_get(d, "dim"))
-                who = xl_strf(a, "%.*s dimension %.0f", XL_FMT(who), num_of(d, "dim"));
+                who = xl_strf(a, "%.*s dimension %.0f", XL_FMT(who), xl_node_num(d, "dim", 0));
             s = seen(a, u, c, who, where);
         } else if (listed) {
-            bool came = str_of(d, "after").n > 0;
+            bool came = xl_node_text(d, "after").n > 0;
             s = seen(a, u, c,
-                     flag(d, "optimizer") && came
+                     xl_node_flag(d, "optimizer") && came
                          ? XL_STR("the optimizer made its state in the first step, and it became arguments")
                      : came ? XL_STR("arguments were added")
                             : XL_STR("arguments were removed"),
                      where);
             s->join = ": ";
-        } else if (str_of(d, "part").n && str_of(d, "before").n < 40 && str_of(d, "after").n < 40) {
-            s = seen(a, u, c, str_of(d, "part"), where);
-        } else if (number && element_of(str_of(d, "text")).n) {
-            s = seen(a, u, c, element_of(str_of(d, "text")), where);
+        } else if (xl_node_text(d, "part").n && xl_node_text(d, "before").n < 40 && xl_node_text(d, "after").n < 40) {
+            s = seen(a, u, c, xl_node_text(d, "part"), where);
+        } else if (number && element_of(xl_node_text(d, "text")).n) {
+            s = seen(a, u, c, element_of(xl_node_text(d, "text")), where);
         } else if (number) {
             s = seen(a, u, c, XL_STR("a constant"), where);
-        } else if (xl_str_is(what, "identical") && is(e, "reason", "identical") && (config.n || str_of(e, "words").n)) {
-            xl_str known = config.n ? config : str_of(e, "words");
-            s = seen(a, u, c, xl_strf(a, "%.*s; %.*s", XL_FMT(known), XL_FMT(str_of(d, "text"))), where);
+        } else if (xl_str_is(what, "identical") && xl_node_is(e, "reason", "identical") &&
+                   (config.n || xl_node_text(e, "words").n)) {
+            xl_str known = config.n ? config : xl_node_text(e, "words");
+            s = seen(a, u, c, xl_strf(a, "%.*s; %.*s", XL_FMT(known), XL_FMT(xl_node_text(d, "text"))), where);
         } else {
-            s = seen(a, u, c, without(str_of(d, "text"), where), where);
+            s = seen(a, u, c, without(xl_node_text(d, "text"), where), where);
         }
         s->times++;
-        s->ops += (uint32_t)num_of(d, "ops");
+        s->ops += (uint32_t)xl_node_num(d, "ops", 0);
         count_growth(s, e, d);
         if (!s->nvalue && (c->ask == XL_ASK_BRANCH || c->ask == XL_ASK_VALUE) && !s->values.n)
-            s->values = str_of(e, "values");
+            s->values = xl_node_text(e, "values");
         if (c->ask == XL_ASK_BRANCH || c->ask == XL_ASK_VALUE) {
-            XL_PUSH(a, u->turned, u->nturned, u->capturned, str_of(e, "values"));
-            XL_PUSH(a, u->turned, u->nturned, u->capturned, str_of(d, "part"));
+            XL_PUSH(a, u->turned, u->nturned, u->capturned, xl_node_text(e, "values"));
+            XL_PUSH(a, u->turned, u->nturned, u->capturned, xl_node_text(d, "part"));
         }
         if (listed) {
-            xl_str text = str_of(d, "text");
+            xl_str text = xl_node_text(d, "text");
             const char *end = memmem(text.p, text.n, " was ", 5);
             add_value(a, s, end ? (xl_str){ text.p + 9, (size_t)(end - text.p) - 9 } : text); /* after "argument " */
-        } else if (sized || number || xl_str_eq(s->what, str_of(d, "part"))) {
-            add_value(a, s, str_of(d, "before"));
-            add_value(a, s, str_of(d, "after"));
+        } else if (sized || number || xl_str_eq(s->what, xl_node_text(d, "part"))) {
+            add_value(a, s, xl_node_text(d, "before"));
+            add_value(a, s, xl_node_text(d, "after"));
         }
     }
     if (!any) {                                            /* flags, options, the frontend's own doing */
         const xl_cause *c = xl_event_cause(e);
         answer(a, v, c);
-        xl_str text = str_of(e, "against_run").n ? xl_strf(a, "%.*s since run %.*s", XL_FMT(str_of(e, "words")),
-                                                           XL_FMT(str_of(e, "against_run")))
-                                                 : str_of(e, "words");
+        xl_str text = xl_node_text(e, "against_run").n
+                          ? xl_strf(a, "%.*s since run %.*s", XL_FMT(xl_node_text(e, "words")),
+                                    XL_FMT(xl_node_text(e, "against_run")))
+                          : xl_node_text(e, "words");
         if (!text.n)
-            text = detail && detail->n ? str_of(detail->kid[0], "text") : xl_strf(a, "%s", c->word);
+            text = detail && detail->n ? xl_node_text(detail->kid[0], "text") : xl_strf(a, "%s", c->word);
         seen(a, u, c, text, (xl_str){ "", 0 })->times++;
     } else if (before == u->ncause && !u->ncause) {
-        seen(a, u, xl_event_cause(e), str_of(e, "reason"), (xl_str){ "", 0 })->times++;
+        seen(a, u, xl_event_cause(e), xl_node_text(e, "reason"), (xl_str){ "", 0 })->times++;
     }
 }
 
@@ -376,7 +363,7 @@ const xl_cause *xl_run_cause(const xl_run_verdict *v, size_t i)
     const xl_cause *c = xl_event_cause(v->event[i]);
     const xl_node *detail = xl_node_get(v->event[i], "detail");
     bool again = !strcmp(c->word, "unused") && detail && detail->n && v->of[i] &&
-                 turned(v->of[i], argument_of(str_of(detail->kid[0], "text")));
+                 turned(v->of[i], argument_of(xl_node_text(detail->kid[0], "text")));
     return again ? xl_cause_of(XL_STR("shared")) : c;
 }
 
@@ -418,7 +405,7 @@ typedef struct {
     bool counted;
 } member;
 
-static xl_str person_name(xl_str module)
+xl_str xl_run_module_name(xl_str module)
 {
     static const char *const prefix[] = { "jit_", "pmap_" };
     for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
@@ -433,26 +420,28 @@ static xl_str person_name(xl_str module)
  * either, they are taken to be: ranks are. */
 static bool one_function(const member *m, const xl_node *e, double pid)
 {
-    return m->pid == pid || xl_str_eq(m->function, str_of(e, "function"));
+    return m->pid == pid || xl_str_eq(m->function, xl_node_text(e, "function"));
 }
 
 /* By name; where names are only numbered, with the program that it was compared with. */
 static xl_run_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, size_t nmember, const xl_node *e,
                             double pid, size_t *cap)
 {
-    xl_str module = str_of(e, "module"), group = xl_contract_group(module), near = str_of(e, "against_module");
+    xl_str module = xl_node_text(e, "module"), group = xl_contract_group(module),
+           near = xl_node_text(e, "against_module");
     bool numbered = group.n < module.n;
     for (size_t i = 0; i < nmember; i++)
         if ((xl_str_eq(m[i].module, module) && one_function(&m[i], e, pid)) ||
             (numbered && near.n && xl_str_eq(m[i].module, near)))
             return m[i].unit;
     xl_run_unit *u = xl_new(a, xl_run_unit, 1);
-    *u = (xl_run_unit){
-        .module = module, .name = str_of(e, "name"), .helper = flag(e, "helper"), .first = num_of(e, "t"),
-        .pid = num_of(e, "pid")
-    };
+    *u = (xl_run_unit){ .module = module,
+                        .name = xl_node_text(e, "name"),
+                        .helper = xl_node_flag(e, "helper"),
+                        .first = xl_node_num(e, "t", 0),
+                        .pid = xl_node_num(e, "pid", 0) };
     if (!u->name.n)
-        u->name = person_name(module);
+        u->name = xl_run_module_name(module);
     XL_PUSH(a, v->unit, v->nunit, *cap, u);
     return u;
 }
@@ -471,7 +460,7 @@ static void find_functions(xl_run_verdict *v)
         }
         for (size_t k = 0; k < v->nevent && several && !u->function.n; k++)
             if (v->of[k] == u)
-                u->function = xl_path_base(str_of(v->event[k], "function"));
+                u->function = xl_path_base(xl_node_text(v->event[k], "function"));
         const char *at = memchr(u->module.p, '@', u->module.n), *in = memchr(u->name.p, '@', u->name.n);
         if (at)
             u->function = (xl_str){ at + 1, u->module.n - (size_t)(at + 1 - u->module.p) };
@@ -505,8 +494,8 @@ static double executed_by(const xl_run_verdict *v, const xl_node *e)
     double most = 0;
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *o = v->event[i];
-        if (num_of(o, "pid") == num_of(e, "pid")) {
-            double n = num_of(o, is(o, "event", "exit") ? "executes" : "executed");
+        if (xl_node_num(o, "pid", 0) == xl_node_num(e, "pid", 0)) {
+            double n = xl_node_num(o, xl_node_is(o, "event", "exit") ? "executes" : "executed", 0);
             most = n > most ? n : most;
         }
     }
@@ -520,10 +509,10 @@ static const xl_node *new_shape(const xl_node *e)
     for (size_t i = 0; detail && i < detail->n; i++) {
         const xl_node *d = detail->kid[i];
         const xl_cause *c = detail_cause(e, d);
-        bool sliced = xl_str_ends(str_of(d, "part"), XL_STR(" slice_sizes")) ||
-                      xl_str_ends(str_of(d, "part"), XL_STR(" limit_indices"));
-        bool sized = c && c->ask == XL_ASK_SHAPE && xl_node_get(d, "arg") && !flag(d, "follows");
-        if ((sized || sliced) && str_of(d, "where").n)
+        bool sliced = xl_str_ends(xl_node_text(d, "part"), XL_STR(" slice_sizes")) ||
+                      xl_str_ends(xl_node_text(d, "part"), XL_STR(" limit_indices"));
+        bool sized = c && c->ask == XL_ASK_SHAPE && xl_node_get(d, "arg") && !xl_node_flag(d, "follows");
+        if ((sized || sliced) && xl_node_text(d, "where").n)
             return d;
     }
     return NULL;
@@ -538,23 +527,23 @@ static void find_grown(xl_arena *a, xl_run_verdict *v)
         if (!d)
             continue;
         xl_run_grown *g = NULL;
-        xl_str who = xl_node_get(d, "dim") ? xl_strf(a, "dimension %.0f", num_of(d, "dim"))
-                     : str_of(d, "part").n    ? XL_STR("the size of a slice")
-                                              : XL_STR("");
+        xl_str who = xl_node_get(d, "dim")       ? xl_strf(a, "dimension %.0f", xl_node_num(d, "dim", 0))
+                     : xl_node_text(d, "part").n ? XL_STR("the size of a slice")
+                                                 : XL_STR("");
         for (size_t k = 0; k < v->ngrown && !g; k++)
-            if (v->grown[k].unit == v->of[i] && xl_str_eq(v->grown[k].where, str_of(d, "where")))
+            if (v->grown[k].unit == v->of[i] && xl_str_eq(v->grown[k].where, xl_node_text(d, "where")))
                 g = &v->grown[k];
         if (!g) {
             XL_PUSH(a, v->grown, v->ngrown, v->capgrown,
-                    ((xl_run_grown){ .unit = v->of[i], .where = str_of(d, "where"), .who = who }));
+                    ((xl_run_grown){ .unit = v->of[i], .where = xl_node_text(d, "where"), .who = who }));
             g = &v->grown[v->ngrown - 1];
         }
-        bool late = 2 * num_of(e, "executed") > executed_by(v, e);
+        bool late = 2 * xl_node_num(e, "executed", 0) > executed_by(v, e);
         g->times++;
         g->late += late;
         g->early += !late;
         if (who.n && xl_str_eq(g->who, who))
-            XL_PUSH(a, g->value, g->nvalue, g->capvalue, str_of(d, "after"));
+            XL_PUSH(a, g->value, g->nvalue, g->capvalue, xl_node_text(d, "after"));
     }
     size_t n = 0;
     for (size_t i = 0; i < v->ngrown; i++)
@@ -570,9 +559,9 @@ static double program_of(const xl_run_verdict *v, const size_t *attach, size_t n
     int n = 0;
     for (size_t i = 0; i < nattach && attach[i] < event; i++) {
         const xl_node *o = v->event[attach[i]];
-        if (num_of(o, "pid") != num_of(e, "pid"))
+        if (xl_node_num(o, "pid", 0) != xl_node_num(e, "pid", 0))
             continue;
-        n += first && xl_str_eq(str_of(o, "plugin"), str_of(first, "plugin"));
+        n += first && xl_str_eq(xl_node_text(o, "plugin"), xl_node_text(first, "plugin"));
         first = first ? first : o;
     }
     return n / 1024.0;
@@ -586,25 +575,26 @@ static int count_cut(const xl_run_verdict *v)
         const xl_node *e = v->event[i];
         int attached = 1, ended = 0;
         bool before = false, whole = false;                /* its last client ended, with its counters */
-        if (!is(e, "event", "attach"))
+        if (!xl_node_is(e, "event", "attach"))
             continue;
         for (size_t k = 0; k < v->nevent; k++) {
             const xl_node *o = v->event[k];
-            if (num_of(o, "pid") != num_of(e, "pid"))
+            if (xl_node_num(o, "pid", 0) != xl_node_num(e, "pid", 0))
                 continue;
-            bool same = k != i && is(o, "event", "attach") && xl_str_eq(str_of(o, "plugin"), str_of(e, "plugin"));
+            bool same = k != i && xl_node_is(o, "event", "attach") &&
+                        xl_str_eq(xl_node_text(o, "plugin"), xl_node_text(e, "plugin"));
             attached += same;
-            before |= (same || is(o, "event", "attach")) && k < i;
-            ended += is(o, "event", "exit");
-            if (is(o, "event", "client_end"))
-                whole = flag(o, "counters");
-            else if (is(o, "event", "client") || is(o, "event", "attach") || is(o, "event", "compile") ||
-                     is(o, "event", "exit"))
+            before |= (same || xl_node_is(o, "event", "attach")) && k < i;
+            ended += xl_node_is(o, "event", "exit");
+            if (xl_node_is(o, "event", "client_end"))
+                whole = xl_node_flag(o, "counters");
+            else if (xl_node_is(o, "event", "client") || xl_node_is(o, "event", "attach") ||
+                     xl_node_is(o, "event", "compile") || xl_node_is(o, "event", "exit"))
                 whole = false;
         }
         ended += whole;
         if (!before && attached > ended)
-            cut += attached - ended - (ended < attached && xl_pid_alive((int64_t)num_of(e, "pid")));
+            cut += attached - ended - (ended < attached && xl_pid_alive((int64_t)xl_node_num(e, "pid", 0)));
     }
     return cut;
 }
@@ -620,10 +610,10 @@ static void find_end(xl_arena *a, const char *dir, xl_run_verdict *v)
 /* A program that the policy had refused already, and that was asked for once more. */
 static bool refused_before(const xl_run_verdict *v, size_t event)
 {
-    if (!is(v->event[event], "result", "stopped") || xl_event_cause(v->event[event])->ask != XL_ASK_AGAIN)
+    if (!xl_node_is(v->event[event], "result", "stopped") || xl_event_cause(v->event[event])->ask != XL_ASK_AGAIN)
         return false;
     for (size_t i = 0; i < event; i++)
-        if (v->of[i] == v->of[event] && is(v->event[i], "result", "stopped"))
+        if (v->of[i] == v->of[event] && xl_node_is(v->event[i], "result", "stopped"))
             return true;
     return false;
 }
@@ -701,45 +691,48 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     }
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];
-        v->recorded |=
-            is(e, "event", "attach") || is(e, "event", "compile") || is(e, "event", "step") || is(e, "event", "eval");
-        v->builtin |= is(e, "event", "unguarded");
-        if (is(e, "event", "attach"))
+        v->recorded |= xl_node_is(e, "event", "attach") || xl_node_is(e, "event", "compile") ||
+                       xl_node_is(e, "event", "step") || xl_node_is(e, "event", "eval");
+        v->builtin |= xl_node_is(e, "event", "unguarded");
+        if (xl_node_is(e, "event", "attach"))
             XL_PUSH(a, attach, nattach, capattach, i);
-        if (!is(e, "event", "compile"))
+        if (!xl_node_is(e, "event", "compile"))
             continue;
-        double pid = num_of(e, "pid") + program_of(v, attach, nattach, i);
+        double pid = xl_node_num(e, "pid", 0) + program_of(v, attach, nattach, i);
         xl_run_unit *u = v->of[i] = unit_of(a, v, mem, nmem, e, pid, &capunit);
         member *one = NULL;
         for (size_t k = 0; k < nmem && !one; k++)
-            if (xl_str_eq(mem[k].module, str_of(e, "module")) && mem[k].pid == pid)
+            if (xl_str_eq(mem[k].module, xl_node_text(e, "module")) && mem[k].pid == pid)
                 one = &mem[k];
         if (!one) {
             XL_PUSH(a, mem, nmem, capmem,
-                    ((member){ .unit = u, .module = str_of(e, "module"), .function = str_of(e, "function"),
+                    ((member){ .unit = u,
+                               .module = xl_node_text(e, "module"),
+                               .function = xl_node_text(e, "function"),
                                .pid = pid }));
             one = &mem[nmem - 1];
         }
-        one->n += !is(e, "result", "failed") && !is(e, "result", "stopped");
-        one->cached += is(e, "result", "cached");
-        one->loaded += is(e, "result", "loaded");
-        one->failed += is(e, "result", "failed");
-        v->compiled += is(e, "result", "compiled");
-        v->cached += is(e, "result", "cached");
-        v->loaded += is(e, "result", "loaded");
-        v->failed += is(e, "result", "failed");
-        v->dropped += is(e, "cache_reason", "evicted");
-        v->damaged += is(e, "cache_reason", "unreadable");
-        u->last = num_of(e, "t");
-        u->helper &= flag(e, "helper");
+        one->n += !xl_node_is(e, "result", "failed") && !xl_node_is(e, "result", "stopped");
+        one->cached += xl_node_is(e, "result", "cached");
+        one->loaded += xl_node_is(e, "result", "loaded");
+        one->failed += xl_node_is(e, "result", "failed");
+        v->compiled += xl_node_is(e, "result", "compiled");
+        v->cached += xl_node_is(e, "result", "cached");
+        v->loaded += xl_node_is(e, "result", "loaded");
+        v->failed += xl_node_is(e, "result", "failed");
+        v->dropped += xl_node_is(e, "cache_reason", "evicted");
+        v->damaged += xl_node_is(e, "cache_reason", "unreadable");
+        u->last = xl_node_num(e, "t", 0);
+        u->helper &= xl_node_flag(e, "helper");
         if (!u->place.n) {
-            u->place = str_of(e, "place");
-            u->reads_value = flag(e, "reads_value");
+            u->place = xl_node_text(e, "place");
+            u->reads_value = xl_node_flag(e, "reads_value");
             v->placed |= u->place.n > 0;
         }
-        u->refused += is(e, "result", "stopped");
-        u->step |= is(e, "phase", "steady") || is(e, "result", "failed") || is(e, "result", "stopped");
-        v->torch |= xl_str_starts(str_of(e, "module"), XL_STR("SyncTensorsGraph"));
+        u->refused += xl_node_is(e, "result", "stopped");
+        u->step |=
+            xl_node_is(e, "phase", "steady") || xl_node_is(e, "result", "failed") || xl_node_is(e, "result", "stopped");
+        v->torch |= xl_str_starts(xl_node_text(e, "module"), XL_STR("SyncTensorsGraph"));
     }
     if (m)
         count_runs(a, dir, m, mem, nmem);
@@ -757,9 +750,9 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     for (size_t i = 0; i < v->nevent; i++) {
         if (!v->of[i] || !v->of[i]->step || !xl_event_again(v->event[i]) || refused_before(v, i))
             continue;
-        bool same = is(v->event[i], "reason", "identical"), late = is(v->event[i], "phase", "steady");
-        bool before = str_of(v->event[i], "against_run").n > 0;
-        v->since += before && is(v->event[i], "result", "compiled");
+        bool same = xl_node_is(v->event[i], "reason", "identical"), late = xl_node_is(v->event[i], "phase", "steady");
+        bool before = xl_node_text(v->event[i], "against_run").n > 0;
+        v->since += before && xl_node_is(v->event[i], "result", "compiled");
         v->traced += !before && same;
         v->early += !before && !same && !late;
         v->late += !before && !same && late;
@@ -781,8 +774,8 @@ const xl_node *xl_run_step_compile(const xl_run_verdict *v, size_t first_event)
     int heaviest = 0;
     for (size_t i = first_event; i < v->nevent; i++) {
         const xl_node *bytes = xl_node_get(v->event[i], "compiled_bytes");
-        xl_str result = str_of(v->event[i], "result");
-        if (!xl_str_is(str_of(v->event[i], "event"), "compile") || !str_of(v->event[i], "program").n ||
+        xl_str result = xl_node_text(v->event[i], "result");
+        if (!xl_node_is(v->event[i], "event", "compile") || !xl_node_text(v->event[i], "program").n ||
             xl_str_is(result, "stopped"))
             continue;
         int64_t size = bytes ? bytes->i : -1;
@@ -805,313 +798,14 @@ bool xl_verdict_sized(const xl_run_verdict *v)
     return false;
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------- */
-/* counted: how often it was is said already */
-static void say_cause(const xl_cause_seen *c, bool counted, xl_buf *b)
-{
-    enum { VALUES = 8 };
-    xl_buf_printf(b, "%.*s", XL_FMT(c->what));
-    if (c->nvalue)
-        xl_buf_puts(b, c->join ? c->join : " took ");
-    for (size_t i = 0; i < c->nvalue && i < VALUES; i++)
-        xl_buf_printf(b, "%s%.*s", i ? ", " : "", XL_FMT(c->value[i]));
-    if (c->nvalue > VALUES)
-        xl_buf_printf(b, " and %zu more (--json lists all)", c->nvalue - VALUES);
-    if (c->where.n && !memmem(c->what.p, c->what.n, c->where.p, c->where.n))
-        xl_buf_printf(b, " at %.*s", XL_FMT(c->where));
-    if (c->values.n)
-        xl_buf_printf(b, " (%.*s)", XL_FMT(c->values));
-    if (!c->nvalue && c->times > 1 && !counted)
-        xl_buf_printf(b, " (%d times)", c->times);
-    if (c->more)
-        xl_buf_printf(b, " (with %u more change%s there)", c->more, c->more == 1 ? "" : "s");
-}
-
-static const char *times(int n, char out[32])
-{
-    snprintf(out, 32, n == 1 ? "once" : "%d times", n);
-    return out;
-}
-
-static void say_name(xl_str name, xl_str function, xl_buf *b)
-{
-    xl_buf_printf(b, "`%.*s`", XL_FMT(name));
-    if (function.n)
-        xl_buf_printf(b, " (%.*s)", XL_FMT(function));
-}
-
 const xl_run_unit *xl_run_unit_of(const xl_run_verdict *v, const xl_node *e)
 {
     const xl_run_unit *u = NULL;
     bool mine = false;
     for (size_t i = 0; i < v->nevent && !mine; i++)
-        if (v->of[i] && xl_str_eq(str_of(v->event[i], "module"), str_of(e, "module"))) {
-            mine = num_of(v->event[i], "pid") == num_of(e, "pid");
+        if (v->of[i] && xl_str_eq(xl_node_text(v->event[i], "module"), xl_node_text(e, "module"))) {
+            mine = xl_node_num(v->event[i], "pid", 0) == xl_node_num(e, "pid", 0);
             u = mine || !u ? v->of[i] : u;
         }
     return u;
-}
-
-void xl_run_name_say(const xl_run_verdict *v, const xl_node *e, xl_buf *b)
-{
-    const xl_run_unit *u = xl_run_unit_of(v, e);
-    xl_str module = str_of(e, "module");
-    say_name(u ? u->name : person_name(module), u ? u->function : (xl_str){ 0 }, b);
-}
-
-void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
-{
-    int refused = 0;
-    for (size_t i = 0; i < v->nunit; i++)
-        refused += v->unit[i]->refused;                    /* which is said, and why it ended */
-    if (v->going)
-        xl_buf_printf(b, "this run goes on: %.*s. What is said of it is until now, its counts until two seconds ago\n",
-                      XL_FMT(v->unended));
-    else if (v->unended.n)
-        xl_buf_printf(b, "%.*s\n", XL_FMT(v->unended));
-    else if (v->end.signal)
-        xl_buf_printf(b, "this run was ended by signal %d (%s)%s\n", (int)v->end.signal, strsignal((int)v->end.signal),
-                      v->cut ? ": what ran is counted until two seconds before that" : "");
-    else if (v->end.has_status && v->end.status && !refused)
-        xl_buf_printf(b, "this run ended with exit status %lld%s\n", (long long)v->end.status,
-                      v->cut ? ": what ran is counted until two seconds before that" : "");
-    else if (v->cut)
-        xl_buf_printf(b,
-                      "%d process%s of this run ended without writing %s last counts (os._exit, exec, a signal or a "
-                      "full disk does that)\n",
-                      v->cut, v->cut == 1 ? "" : "es", v->cut == 1 ? "its" : "their");
-}
-
-void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u, xl_buf *b)
-{
-    bool sum = u->processes > 1 && !u->ncause;             /* then all of them count, else those of one process */
-    int all = sum ? u->all_compiles : u->compiles, stored = sum ? u->all_cached + u->all_loaded : u->cached + u->loaded;
-    int made = all - stored;
-    char word[2][32];
-    say_name(u->name, u->function, b);
-    xl_buf_putc(b, ' ');
-    if (u->place.n)
-        xl_buf_printf(b, "%s at %.*s ", u->reads_value ? "for a value that is read" : "run", XL_FMT(u->place));
-    if (u->failed)
-        xl_buf_printf(b, "failed to compile%s", u->compiles ? ", and " : "\n");
-    if (!u->compiles)
-        return;
-    if (!stored)
-        xl_buf_printf(b, "compiled %s", all == 1 ? "once" : "");
-    else if (!made)
-        xl_buf_printf(b, "was loaded from the cache%s", all == 1 ? "" : " ");
-    else
-        xl_buf_printf(b, "compiled %s and was loaded from the cache %s", times(made, word[0]), times(stored, word[1]));
-    if (all > 1 && (!stored || !made))
-        xl_buf_printf(b, "%d times", all);
-    if (u->refused)
-        xl_buf_printf(b, ", and was refused by the policy %s", times(u->refused, word[0]));
-    if (!u->ncause) {
-        if (u->runs)
-            xl_buf_printf(b, ", ran %s%llu time%s", xl_verdict_open(v) ? "at least " : "",
-                          (unsigned long long)u->runs, u->runs == 1 ? "" : "s");
-        if (sum)
-            xl_buf_printf(b, " (sums over %d processes)", u->processes);
-        xl_buf_puts(b, u->compiles != 1 ? "" : v->going ? ": no recompile so far" : ": no recompile");
-        xl_buf_putc(b, '\n');
-        return;
-    }
-    if (u->processes > 1)
-        xl_buf_printf(b, " in %s of %d processes", u->alike ? "each" : "one", u->processes);
-    xl_buf_puts(b, ": ");
-    enum { SHOWN = 4, KINDS = 6 };
-    bool *show = xl_new(a, bool, u->ncause), *told = xl_new(a, bool, u->ncause);
-    size_t n = 0;
-    for (size_t i = 0; i < u->ncause && n < KINDS; i++) {  /* one of each kind before a second of any */
-        show[i] = true;
-        for (size_t k = 0; k < i && show[i]; k++)
-            show[i] = u->cause[k].cause != u->cause[i].cause;
-        n += show[i];
-    }
-    for (size_t i = 0; i < u->ncause && n < SHOWN; i++) {
-        n += !show[i];
-        show[i] = true;
-    }
-    for (size_t i = 0, lines = 0; i < u->ncause; i++) {    /* causes of one remedy share a line */
-        if (!show[i] || told[i])
-            continue;
-        for (size_t k = i; k < u->ncause; k++) {
-            if (!show[k] || u->cause[k].cause != u->cause[i].cause)
-                continue;
-            xl_buf_puts(b, k > i ? ", and " : lines++ ? "    and: " : "");
-            say_cause(&u->cause[k], u->ncause == 1 && u->cause[k].times + 1 >= all, b);
-            told[k] = true;
-        }
-        xl_buf_printf(b, "; %s\n", u->cause[i].cause->remedy);
-    }
-    if (u->ncause > n)
-        xl_buf_printf(b, "    and %zu more: the list of --all has them\n", u->ncause - n);
-}
-
-/* Each of the ranks says so, in the same `text` or `error`. */
-static bool said_before(const xl_run_verdict *v, size_t event)
-{
-    const xl_node *e = v->event[event];
-    for (size_t i = 0; i < event; i++)
-        if (xl_str_eq(str_of(v->event[i], "event"), str_of(e, "event")) &&
-            xl_str_eq(str_of(v->event[i], "text"), str_of(e, "text")) &&
-            xl_str_eq(str_of(v->event[i], "error"), str_of(e, "error")))
-            return true;
-    return false;
-}
-
-static void say_grown(const xl_run_verdict *v, xl_buf *b)
-{
-    enum { LINES = 3, VALUES = 4 };
-    const xl_cause *grows = xl_cause_of(XL_STR("growing"));
-    XL_KNOWN(grows);                                       /* a row of cause.def */
-    for (size_t i = 0; i < v->ngrown && i < LINES; i++) {
-        const xl_run_grown *g = &v->grown[i];
-        xl_buf_printf(b, "%s`%.*s` at %.*s %d times", i ? ", " : "single ops compiled again for new shapes all along: ",
-                      XL_FMT(g->unit->name), XL_FMT(g->where), g->times);
-        for (size_t k = 0; k < g->nvalue && k < VALUES; k++)
-            xl_buf_printf(b, "%s%.*s%s%.*s", k ? ", " : " (", k ? 0 : (int)g->who.n, g->who.p, k ? "" : " took ",
-                          XL_FMT(g->value[k]));
-        if (g->nvalue)
-            xl_buf_puts(b, g->nvalue > VALUES ? ", ...)" : ")");
-    }
-    if (v->ngrown > LINES)
-        xl_buf_printf(b, ", and on %zu more line%s", v->ngrown - LINES, v->ngrown == LINES + 1 ? "" : "s");
-    if (v->ngrown)
-        xl_buf_printf(b, "; %s\n", grows->remedy);
-}
-
-void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
-{
-    size_t steps = 0, other = 0;
-    int made = 0, loads = 0;                               /* of the others, in all processes */
-    bool op_by_op = false, broken = v->end.has_status && v->end.status;
-    for (size_t i = 0; i < v->nunit; i++) {
-        const xl_run_unit *u = v->unit[i];
-        broken &= u->helper;
-        steps += u->step;
-        other += !u->step;
-        made += u->step ? 0 : u->all_compiles - u->all_cached - u->all_loaded;
-        loads += u->step ? 0 : u->all_cached + u->all_loaded;
-        if (u->step)
-            xl_run_unit_say(a, v, u, b);
-    }
-    for (size_t i = 0; i < v->nunit; i++) {
-        const xl_run_unit *u = v->unit[i];
-        if (u->reads_value && u->runs >= 3)
-            xl_buf_printf(b,
-                          "%.*s reads a tensor's value, which ran the graph so far and waited for it %llu times "
-                          "(.item(), nonzero, print, "
-                          "an if over a tensor); keep it on the device (torch.where), or read every N steps, after "
-                          "torch_xla.sync()\n",
-                          XL_FMT(u->place), (unsigned long long)u->runs);
-    }
-    for (size_t i = 0; i < v->nunit; i++) {
-        const xl_run_unit *u = v->unit[i];
-        if (!u->step || u->awaited < 5 || 2 * u->awaited < u->runs)
-            continue;
-        say_name(u->name, u->function, b);
-        xl_buf_printf(
-            b,
-            ": the host waited for the end of %s%llu of %llu steps before it started the next one, and read "
-            "none of their results (block_until_ready; some libraries call it, as equinox.filter_jit does), "
-            "so the device had nothing queued meanwhile; wait once after the loop, or every N steps; filter_jit "
-            "always waits: jax.jit does not, and takes the arrays of eqx.partition(model, eqx.is_array) and "
-            "joins them to the rest inside (eqx.combine)\n",
-            xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited, (unsigned long long)u->runs);
-    }
-    static const char *const apart[] = { "eager", "search" };  /* reasons of ops that are compiled one by one */
-    for (size_t k = 0; k < sizeof apart / sizeof *apart; k++) {
-        const xl_node *first = NULL;
-        size_t n = 0;
-        for (size_t i = 0; i < v->nevent; i++)
-            if (v->of[i] && is(v->event[i], "reason", apart[k])) {
-                first = first ? first : v->event[i];
-                n++;
-            }
-        if (first)
-            xl_buf_printf(b, "%.*s: %zu op%s compiled one by one; %s\n", XL_FMT(str_of(first, "words")), n,
-                          n == 1 ? " was" : "s were", xl_event_cause(first)->remedy);
-        op_by_op |= first != NULL;
-    }
-    if (!op_by_op && !steps && broken && !v->gaps) {
-        xl_buf_printf(b, "no step: the run ended with exit status %lld before a function of yours was compiled; what "
-                         "it printed says why\n", (long long)v->end.status);
-    } else if (!op_by_op && !steps && v->eager_runs && !v->gaps) {
-        const xl_cause *one_by_one = xl_cause_of(XL_STR("eager"));
-        XL_KNOWN(one_by_one);                              /* a row of cause.def */
-        xl_buf_printf(
-            b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n",
-            other, (unsigned long long)v->eager_runs, one_by_one->remedy);
-    }
-    say_grown(v, b);
-    if (other) {
-        xl_buf_puts(b, steps ? "in addition, " : "");
-        if (made || !loads)
-            xl_buf_printf(b, "%d compile%s", made, made == 1 ? "" : "s");
-        if (loads)
-            xl_buf_printf(b, "%s%d load%s from a cache", made ? " and " : "", loads, loads == 1 ? "" : "s");
-        xl_buf_printf(b, " of %zu other module%s (initialisers, eager ops, library functions)%s\n", other,
-                      other == 1 ? "" : "s", listed ? "" : ": --all lists them");
-    }
-    if (v->damaged)
-        xl_buf_printf(
-            b,
-            "%d program%s compiled again, for the entr%s in the cache could not be used; `xlane cache verify` "
-            "names those that are damaged still\n",
-            v->damaged, v->damaged == 1 ? " was" : "s were", v->damaged == 1 ? "y" : "ies");
-    if (v->dropped)
-        xl_buf_printf(b, "%d program%s compiled again, for the cache had dropped %s to keep its size: --cache-max\n",
-                      v->dropped, v->dropped == 1 ? " was" : "s were", v->dropped == 1 ? "it" : "them");
-    if (v->nunit && !v->compiled && !v->failed && !v->gaps && !v->going)
-        xl_buf_puts(b, "this run compiled nothing: each program that it ran was loaded from a cache\n");
-    for (size_t i = 0; i < v->nevent; i++)
-        if (is(v->event[i], "event", "divergence") && !said_before(v, i)) {
-            xl_run_name_say(v, v->event[i], b);
-            xl_buf_printf(b, " is not one program: %.*s; ranks that run different programs hang or sum what does not "
-                             "belong together: make what differs the same on each\n",
-                          XL_FMT(str_of(v->event[i], "text")));
-        }
-    for (size_t i = 0; i < v->nevent; i++) {
-        const xl_node *e = v->event[i];
-        xl_str error = str_of(e, "error");
-        if (is(e, "event", "client") && !flag(e, "ok") && !said_before(v, i))
-            xl_buf_printf(b, "the client did not start: %.*s\n", XL_FMT(error));
-        else if (is(e, "event", "execute") && error.n) {
-            xl_run_name_say(v, e, b);
-            xl_buf_printf(b, " failed when it ran: %.*s; `xlane classify` says what that means for a retry\n",
-                          XL_FMT(error));
-        }
-    }
-    if (!v->nunit && !v->gaps)
-        xl_buf_puts(b, v->builtin ? "JAX took its built-in cpu backend, which is no PJRT plugin: what it compiled and "
-                                    "ran there is not recorded; `xlane run --profile=cpu` takes the embedded device, "
-                                    "where the program itself sets no jax_platforms\n"
-                                  : "nothing was compiled through a plugin\n");
-}
-
-void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
-{
-    const char *no = v->gaps ? "not known: the record is incomplete" : "no";
-    if (!v->nunit && !v->gaps) {
-        xl_buf_puts(b, "shapes, policy, branches and values: not recorded, since no compile was\n");
-        return;
-    }
-    xl_buf_printf(b, "did input shapes or dtypes change?           %s\n",
-                  v->shape     ? "yes"
-                  : v->widened ? "yes, as jax_enable_x64 was switched"
-                  : v->ngrown  ? "no, of no step; of single ops, yes"
-                               : no);
-    xl_buf_printf(b, "did the profile or the SPMD policy change?   %s\n", v->policy ? "yes" : no);
-    xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : no);
-    xl_buf_printf(b, "did a Python value traced into it change?    %s\n",
-                  v->value     ? "yes"
-                  : v->perhaps ? "perhaps: a number changed as a size did; the list has it"
-                               : no);
-    xl_buf_printf(b, "was the same program traced again?           %s\n", v->again ? "yes" : no);
-    for (size_t i = 0; i < v->nother; i++)
-        xl_buf_printf(b, "%s%.*s",
-                      i ? ", " : "did something else change?                   yes: ", XL_FMT(v->other[i]));
-    if (v->nother)
-        xl_buf_putc(b, '\n');
 }

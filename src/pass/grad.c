@@ -405,8 +405,7 @@ void xl_cot_prune(xl_func *f, xl_region *r)
     prune(r, use);
 }
 
-/* ---- the rules that say no, and the one that says nothing
- * -------------------------------------------------------------- */
+/* ---- the rules that say no, and the one that says nothing ---- */
 xl_error *xl_grad_none(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
 {
     (void)g, (void)ct;
@@ -450,8 +449,7 @@ static void strip(xl_func *f, xl_region *r)
 
 void xl_grad_strip(xl_func *f) { strip(f, f->body); }
 
-/* ---- the entrance
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- the entrance ---- */
 xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, const xl_grad_opts *opts, xl_value *out)
 {
     xl_error *err = NULL;

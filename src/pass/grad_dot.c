@@ -24,8 +24,7 @@ static xl_opcode combiner(const xl_region *r)
                ? (xl_opcode)r->op[0]->code : XL_OP_UNKNOWN;
 }
 
-/* ---- reduce
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- reduce ---- */
 /* A reduced value over the shape it was reduced from. */
 static xl_value back(xl_grad_ctx *g, const xl_op *op, xl_value v)
 {
@@ -105,8 +104,7 @@ RULE(reduce)
     }
 }
 
-/* ---- reduce_window
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- reduce_window ---- */
 static int64_t dilated(int64_t n, int64_t by) { return n ? (n - 1) * by + 1 : 0; }
 
 static void set_dims(xl_grad_ctx *g, xl_op *op, uint32_t slot, const int64_t *v, uint32_t n)
@@ -170,8 +168,7 @@ RULE(reduce_window)
     return NULL;
 }
 
-/* ---- products
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- products ---- */
 typedef struct { xl_dims batch, contract; int64_t *free; uint32_t nfree; } side;
 
 static side side_of(xl_grad_ctx *g, const xl_type *t, xl_dims batch, xl_dims contract)
@@ -248,8 +245,7 @@ RULE(dot)
     return product(g, op, ct[0], XL_NO_DIMS, XL_NO_DIMS, (xl_dims){ last, 1 }, (xl_dims){ &zero, 1 });
 }
 
-/* ---- convolution
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- convolution ---- */
 typedef struct { int64_t batch, feature; xl_dims spatial; } spec; /* for a kernel: output feature, input feature */
 
 /* Splits dimension `from` into (n, rest) and merges the n, as the slower part, into dimension `to`. */
@@ -381,8 +377,7 @@ RULE(convolution)
     return NULL;
 }
 
-/* ---- collectives: one device's result depends on the others' operands, so cotangents travel too
- * ----------------------- */
+/* ---- collectives: one device's result depends on the others' operands, so cotangents travel too ---- */
 static xl_op *again(xl_grad_ctx *g, xl_op *op, xl_opcode code, xl_value ct, const xl_type *out, uint32_t nregion)
 {
     xl_op *c = xl_op_new(g->e.f, g->e.r, code, &ct, 1, &out, 1, nregion, g->e.loc);

@@ -19,8 +19,7 @@ static xl_error *through(xl_grad_ctx *g, uint32_t from, const xl_op *op, const x
     return xl_cot_sweep(g, ops, n);
 }
 
-/* ---- functions of scalars, over tensors
- * ------------------------------------------------------------------------------- */
+/* ---- functions of scalars, over tensors ---- */
 /* A region over scalars as ops over tensors of one shape: arg[i] takes the place of its argument i. */
 static xl_error *lift(xl_emit *e, const xl_region *r, const xl_value *arg, xl_dims dims, xl_value *out)
 {
@@ -107,8 +106,7 @@ out:
     return err;
 }
 
-/* ---- reductions by any function: one row after another
- * ---------------------------------------------------------------- */
+/* ---- reductions by any function: one row after another ---- */
 static xl_error *reduce_turn(xl_emit *e, const loop *l, xl_value i, xl_value *carry)
 {
     uint32_t n = l->op->nin / 2;
@@ -148,8 +146,7 @@ out:
     return err;
 }
 
-/* ---- windows: one place of the window after another, for all windows at once
- * ------------------------------------------- */
+/* ---- windows: one place of the window after another, for all windows at once ---- */
 typedef struct { xl_dims win, str, base, dil, pad, out; } windows;
 
 /* x with the padding and the holes of the base dilation filled in. */
@@ -282,8 +279,7 @@ out:
     return err;
 }
 
-/* ---- batch normalisation
- * ---------------------------------------------------------------------------------------------- */
+/* ---- batch normalisation ---- */
 typedef struct { xl_grad_ctx *g; xl_dims dims, over; int64_t feature; double count; } norm;
 
 static norm norm_of(xl_grad_ctx *g, const xl_op *op, uint32_t slot)
@@ -350,8 +346,7 @@ RULE(batch_norm_grad)
     return through(g, from, op, out, ct);
 }
 
-/* ---- a gather by another name
- * ----------------------------------------------------------------------------------------- */
+/* ---- a gather by another name ---- */
 RULE(torch_index_select)
 {
     int64_t dim = xl_op_int(op, XL_SLOT(TORCH_INDEX_SELECT, dim));

@@ -14,8 +14,7 @@
 
 static xl_arena *mem(const xl_grad_ctx *g) { return &g->e.f->m->arena; }
 
-/* ---- branches
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- branches ---- */
 static xl_error *branches(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
 {
     xl_error *err = NULL;
@@ -73,8 +72,7 @@ xl_error *xl_grad_composite(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
                   XL_FMT(to));
 }
 
-/* ---- loops
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- loops ---- */
 typedef struct { uint32_t slot; int64_t start, step, count; } trips; /* turn t has the counter at start + t * step */
 
 static bool constant_int(const xl_func *f, xl_value v, int64_t *out)

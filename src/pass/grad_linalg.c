@@ -12,8 +12,7 @@ static xl_value conjugate(xl_grad_ctx *g, xl_value v)
     return is_complex(g, v) ? xl_em_unary(&g->e, XL_OP_CHLO_CONJ, v) : v;
 }
 
-/* ---- matrices in the last two dimensions
- * ------------------------------------------------------------------------------ */
+/* ---- matrices in the last two dimensions ---- */
 static xl_value turned(xl_grad_ctx *g, xl_value v)
 {
     const xl_type *t = type_of(g, v);
@@ -89,8 +88,7 @@ RULE(cholesky)
     return NULL;
 }
 
-/* ---- Fourier transforms: their matrices are symmetric
- * ------------------------------------------------------------------ */
+/* ---- Fourier transforms: their matrices are symmetric ---- */
 static xl_value transform(xl_grad_ctx *g, xl_value v, xl_dims length, int64_t kind)
 {
     xl_op *f = xl_em_op(&g->e, XL_OP_FFT, &v, 1, type_of(g, v));

@@ -32,8 +32,7 @@ static xl_value cplx(xl_grad_ctx *g, xl_value re, xl_value im, const xl_type *t)
     return xl_em_op(&g->e, XL_OP_COMPLEX, (xl_value[]){ re, im }, 2, t)->out[0];
 }
 
-/* ---- one operand
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- one operand ---- */
 RULE(abs)
 {
     if (!complex_value(g, X))
@@ -110,8 +109,7 @@ RULE(constraint)
     return give(g, X, xl_em_done(&g->e, same));
 }
 
-/* ---- two and three operands
- * ------------------------------------------------------------------------------------------- */
+/* ---- two and three operands ---- */
 RULE(add) { xl_cot_add(g, X, T); return give(g, Y, T); }
 RULE(subtract)
 {
@@ -214,8 +212,7 @@ RULE(clamp)
     return NULL;
 }
 
-/* ---- what CHLO adds
- * --------------------------------------------------------------------------------------------------- */
+/* ---- what CHLO adds ---- */
 static xl_value one_minus_sq(xl_grad_ctx *g, xl_value x) { return sub(g, k(g, x, 1), sq(g, x)); }
 RULE(chlo_acos) { return give(g, X, neg(g, mul(g, T, un(g, XL_OP_RSQRT, one_minus_sq(g, X))))); }
 RULE(chlo_asin) { return give(g, X, mul(g, T, un(g, XL_OP_RSQRT, one_minus_sq(g, X)))); }

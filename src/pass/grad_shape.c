@@ -196,8 +196,7 @@ RULE(dynamic_update_slice)
     return NULL;
 }
 
-/* ---- gather and scatter
- * ----------------------------------------------------------------------------------------------- */
+/* ---- gather and scatter ---- */
 static void dims_slot(xl_op *op, uint32_t slot, xl_grad_ctx *g, xl_dims d)
 {
     xl_op_set(op, slot, xl_attr_dims(g->e.f->m, d));

@@ -218,8 +218,7 @@ static void combine(xl_func *f, xl_region *r)
     }
 }
 
-/* ---- what crosses
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- what crosses ---- */
 xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice)
 {
     xl_traffic t = { .group = ndevice };

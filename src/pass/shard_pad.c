@@ -243,8 +243,7 @@ static void tie(padder *p, const xl_op *op)
     }
 }
 
-/* ---- the program with these sizes
- * ------------------------------------------------------------------------------------- */
+/* ---- the program with these sizes ---- */
 static const xl_type *wanted(const padder *p, xl_value v)
 {
     const xl_type *t = p->type[v.id];

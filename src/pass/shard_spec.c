@@ -305,8 +305,7 @@ xl_error *xl_shard_owed(xl_shard_ctx *c, const xl_attr *a, xl_owed *out)
     return err;
 }
 
-/* ---- {devices=[2,1,4]<=[8]T(0) last_tile_dim_replicate}
- * --------------------------------------------------------------- */
+/* ---- {devices=[2,1,4]<=[8]T(0) last_tile_dim_replicate} ---- */
 static bool numbers(xl_str *s, char open, char close, int64_t *out, uint32_t cap, uint32_t *n)
 {
     *n = 0;

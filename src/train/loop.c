@@ -21,8 +21,8 @@
 #include "train/stop.h"
 #include "train/tb.h"
 
-/* ---- signals: the first asks for an end after this step, a second one from a person or a scheduler ends at once
- * ---------- */
+/* ---- signals: the first asks for an end after this step, a second one from a person or a scheduler ends at once ----
+ */
 static volatile sig_atomic_t asked, ranked; /* ranked: this process is one of several */
 static const int heeded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 enum { HEEDED = sizeof heeded / sizeof *heeded };

@@ -7,8 +7,7 @@
 #include "ir/read.h"
 #include "pass/shard.h"
 
-/* ---- real buffers
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- real buffers ---- */
 xl_error *xl_placement_array(xl_arena *a, xl_placements *l, xl_str name, const xl_array *x)
 {
     xl_error *err = NULL;
@@ -105,8 +104,7 @@ out:
     return err;
 }
 
-/* ---- before the run
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- before the run ---- */
 static xl_error *ask_device(xl_arena *a, const xl_config *c, xl_setup *s, xl_func *f, xl_sharding_plan *out)
 {
     xl_error *err = NULL;

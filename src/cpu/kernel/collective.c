@@ -163,8 +163,7 @@ static xl_error *run_collective(const xl_step *s, xl_frame *f)
     return err;
 }
 
-/* ---- sums
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- sums ---- */
 /* Operand i of all members folded, in parts: rows of `len` elements, `stride` apart in the operands, those of part k
  * after k * len. One part is for all members; of several part k is member k's. In the results its rows lie one after
  * another. `first` elements of both are left out. */
@@ -356,8 +355,7 @@ static xl_error *reduce_scatter(const xl_step *s, xl_frame *f, const xl_group_vi
     return sum_rows(&w);
 }
 
-/* ---- copies
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- copies ---- */
 /* From member k to member j, for the pairs (k, j) that are given or for all: `outer` times `rows` rows of `len` bytes.
  * Member j's part of an operand begins at j * from_part; what came from k goes to k * to_part. */
 typedef struct {

@@ -29,8 +29,7 @@ static uint64_t fnv(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-/* ---- waiting
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 static xl_mail_state come(struct xl_far_meeting *w, uint32_t k)
 {
     return k == w->part ? XL_MAIL_HERE : xl_mail_ready(w->far->mail, w->proc[k], &w->c);
@@ -148,8 +147,7 @@ static void drop_all(struct xl_far_meeting *w, xl_letter *l)
             xl_letter_drop(w->far->mail, &l[k]);
 }
 
-/* ---- operands
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- operands ---- */
 static size_t aligned(size_t n) { return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
 
 /* Bytes [*from, *to) of operand i that go to process k. */
@@ -273,8 +271,7 @@ static xl_error *find_operands(struct xl_far_meeting *w, const xl_step *s, const
     return NULL;
 }
 
-/* ---- the meeting
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the meeting ---- */
 void *xl_meet_room(const xl_group_view *g, size_t bytes)
 {
     struct xl_far_meeting *w = g->far;

@@ -358,8 +358,7 @@ void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- who runs them
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- who runs them ---- */
 static void body(void *arg)
 {
     slot *s = arg;

@@ -4,8 +4,7 @@
 
 enum { PROCESSES_MAX = 4096 };
 
-/* ---- the frontend's store
- * --------------------------------------------------------------------------------------------- */
+/* ---- the frontend's store ---- */
 static PJRT_Error *make_error(PJRT_Error_Code code, const char *message, size_t n)
 {
     return xl_api_fail((xl_code)code, "%.*s", (int)(n < 1000 ? n : 1000), message);
@@ -55,8 +54,7 @@ static xl_error *get(void *ctx, const char *key, int64_t ms, xl_buf *value)
     return value->failed ? XL_ERR(EXHAUSTED, "no memory for a value of the key-value store") : NULL;
 }
 
-/* ---- joining
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- joining ---- */
 xl_error *xl_client_ranks_read(const PJRT_Client_Create_Args *args, xl_client_ranks *r)
 {
     *r = (xl_client_ranks){ 0, 1 };

@@ -106,8 +106,7 @@ struct xl_mail {
     peer peer[];
 };
 
-/* ---- fork: a child must not keep the connections of a parent that died
- * ------------------------------------------------- */
+/* ---- fork: a child must not keep the connections of a parent that died ---- */
 static xl_mutex all_lock = XL_MUTEX_INIT;
 static xl_mail *all;
 static void forked(void)
@@ -123,8 +122,7 @@ static void forked(void)
 }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
 
-/* ---- parcels and segments
- * -------------------------------------------------------------------------------------------- */
+/* ---- parcels and segments ---- */
 struct xl_parcel { segment *seg; char *p; size_t bytes; };
 
 static _Atomic uint32_t *refs_of(segment *s) { return (_Atomic uint32_t *)(void *)s->p; }
@@ -240,8 +238,7 @@ static segment *segment_map(xl_mail *m, peer *q, uint64_t fd, uint64_t size)
     return s;
 }
 
-/* ---- sending
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- sending ---- */
 static void lost(xl_mail *m, uint32_t q) { m->peer[q].gone = true; }
 
 static double limit_s(void) { return xl_env_get(XL_ENV_RANK_TIMEOUT, 1800); }
@@ -337,8 +334,7 @@ void xl_mail_stop(xl_mail *m, uint32_t to, const xl_channel *c, const char *why)
     xl_error_free(post(m, to, &h, why, false));
 }
 
-/* ---- receiving
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- receiving ---- */
 static void letter_free(letter *l)
 {
     if (!l)
@@ -542,8 +538,7 @@ static void carry(void *arg)
     free(fd);
 }
 
-/* ---- taking
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- taking ---- */
 static bool same_run(const letter *l, const xl_channel *c) { return l->h.devices == c->devices && l->h.run == c->run; }
 
 /* Under the lock: where the first letter of the channel hangs, or NULL. *later: it has gone on to a later run. */
@@ -728,8 +723,7 @@ void xl_mail_tell(xl_mail *m, uint32_t process, char *text, size_t size)
     xl_mutex_unlock(&m->lock);
 }
 
-/* ---- joining
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- joining ---- */
 static void hex(char *out, const unsigned char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
