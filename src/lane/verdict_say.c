@@ -168,21 +168,9 @@ static void say_grown(const xl_run_verdict *v, xl_buf *b)
         xl_buf_printf(b, "; %s\n", grows->remedy);
 }
 
-void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
+/* Steps that the host waited for. */
+static void say_waits(const xl_run_verdict *v, xl_buf *b)
 {
-    size_t steps = 0, other = 0;
-    int made = 0, loads = 0; /* of the others, in all processes */
-    bool op_by_op = false, broken = v->end.has_status && v->end.status;
-    for (size_t i = 0; i < v->nunit; i++) {
-        const xl_run_unit *u = v->unit[i];
-        broken &= u->helper;
-        steps += u->step;
-        other += !u->step;
-        made += u->step ? 0 : u->all_compiles - u->all_cached - u->all_loaded;
-        loads += u->step ? 0 : u->all_cached + u->all_loaded;
-        if (u->step)
-            xl_run_unit_say(a, v, u, b);
-    }
     for (size_t i = 0; i < v->nunit; i++) {
         const xl_run_unit *u = v->unit[i];
         if (u->reads_value && u->runs >= 3)
@@ -207,6 +195,12 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
             "joins them to the rest inside (eqx.combine)\n",
             xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited, (unsigned long long)u->runs);
     }
+}
+
+/* What is compiled op by op, and where there is nothing else. */
+static void say_single_ops(const xl_run_verdict *v, size_t steps, size_t other, bool broken, xl_buf *b)
+{
+    bool op_by_op = false;
     static const char *const apart[] = { "eager", "search" }; /* reasons of ops that are compiled one by one */
     for (size_t k = 0; k < sizeof apart / sizeof *apart; k++) {
         const xl_node *first = NULL;
@@ -233,16 +227,11 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
             b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n",
             other, (unsigned long long)v->eager_runs, one_by_one->remedy);
     }
-    say_grown(v, b);
-    if (other) {
-        xl_buf_puts(b, steps ? "in addition, " : "");
-        if (made || !loads)
-            xl_buf_printf(b, "%d compile%s", made, made == 1 ? "" : "s");
-        if (loads)
-            xl_buf_printf(b, "%s%d load%s from a cache", made ? " and " : "", loads, loads == 1 ? "" : "s");
-        xl_buf_printf(b, " of %zu other module%s (initialisers, eager ops, library functions)%s\n", other,
-                      other == 1 ? "" : "s", listed ? "" : ": --all lists them");
-    }
+}
+
+/* Programs that the cache had, and lost. */
+static void say_lost(const xl_run_verdict *v, xl_buf *b)
+{
     if (v->damaged)
         xl_buf_printf(
             b,
@@ -252,8 +241,11 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
     if (v->dropped)
         xl_buf_printf(b, "%d program%s compiled again, for the cache had dropped %s to keep its size: --cache-max\n",
                       v->dropped, v->dropped == 1 ? " was" : "s were", v->dropped == 1 ? "it" : "them");
-    if (v->nunit && !v->compiled && !v->failed && !v->gaps && !v->going)
-        xl_buf_puts(b, "this run compiled nothing: each program that it ran was loaded from a cache\n");
+}
+
+/* Ranks with programs of their own; clients that did not start, executions that failed. */
+static void say_failures(const xl_run_verdict *v, xl_buf *b)
+{
     for (size_t i = 0; i < v->nevent; i++)
         if (xl_node_is(v->event[i], "event", "divergence") && !said_before(v, i)) {
             xl_run_name_say(v, v->event[i], b);
@@ -273,6 +265,39 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
                           XL_FMT(error));
         }
     }
+}
+
+void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
+{
+    size_t steps = 0, other = 0;
+    int made = 0, loads = 0; /* of the others, in all processes */
+    bool broken = v->end.has_status && v->end.status;
+    for (size_t i = 0; i < v->nunit; i++) {
+        const xl_run_unit *u = v->unit[i];
+        broken &= u->helper;
+        steps += u->step;
+        other += !u->step;
+        made += u->step ? 0 : u->all_compiles - u->all_cached - u->all_loaded;
+        loads += u->step ? 0 : u->all_cached + u->all_loaded;
+        if (u->step)
+            xl_run_unit_say(a, v, u, b);
+    }
+    say_waits(v, b);
+    say_single_ops(v, steps, other, broken, b);
+    say_grown(v, b);
+    if (other) {
+        xl_buf_puts(b, steps ? "in addition, " : "");
+        if (made || !loads)
+            xl_buf_printf(b, "%d compile%s", made, made == 1 ? "" : "s");
+        if (loads)
+            xl_buf_printf(b, "%s%d load%s from a cache", made ? " and " : "", loads, loads == 1 ? "" : "s");
+        xl_buf_printf(b, " of %zu other module%s (initialisers, eager ops, library functions)%s\n", other,
+                      other == 1 ? "" : "s", listed ? "" : ": --all lists them");
+    }
+    say_lost(v, b);
+    if (v->nunit && !v->compiled && !v->failed && !v->gaps && !v->going)
+        xl_buf_puts(b, "this run compiled nothing: each program that it ran was loaded from a cache\n");
+    say_failures(v, b);
     if (!v->nunit && !v->gaps)
         xl_buf_puts(b, v->builtin ? "JAX took its built-in cpu backend, which is no PJRT plugin: what it compiled and "
                                     "ran there is not recorded; `xlane run --profile=cpu` takes the embedded device, "
