@@ -150,7 +150,7 @@ void guard_say(const char *fmt, ...) XL_PRINTF(1, 2);      /* one line to standa
 PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text);/* an error of the guard, with its vtable */
 bool guard_spmd(void);                                     /* is PyTorch/XLA's SPMD mode on, by the environment? */
 
-/* compile.c */
+/* compile.c, executables.c, compile_key.c */
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args);
 void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds);
 void guard_exec_add(guard_plugin *p, PJRT_LoadedExecutable *handle, xl_str module, bool helper, spmd_info *spmd);
