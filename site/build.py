@@ -19,10 +19,10 @@ body { margin: 0; font: 16px/1.55 system-ui, sans-serif; display: flex; }
 nav { flex: 0 0 13rem; padding: 1.5rem 1rem; border-right: 1px solid var(--line); min-height: 100vh; font-size: 15px; }
 nav a { display: block; padding: .15rem .4rem; text-decoration: none; }
 nav a[aria-current] { background: var(--soft); font-weight: 600; }
-main { flex: 1; min-width: 0; max-width: 58rem; padding: 1rem 2.5rem 4rem; }
+main { flex: 1; min-width: 0; max-width: 64rem; padding: 1rem 2.5rem 4rem; }
 a { color: var(--link); }
 pre, code { font: 14px/1.45 ui-monospace, monospace; background: var(--soft); }
-pre { padding: .8rem 1rem; overflow-x: auto; }
+pre { padding: .8rem 1rem; overflow-x: auto; font-size: 13px; } pre code { font-size: inherit; }
 code { padding: .1em .25em; } pre code { padding: 0; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: 1rem 0; }
 th, td { border: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top; }
