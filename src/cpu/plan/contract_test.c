@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/test.h"
 #include "cpu/plan/lower.h"
@@ -47,6 +48,60 @@ static uint32_t fused(const char *type, const char *lines)
     uint32_t found = count(xl_module_entry(m)->body, XL_OP_PRODUCT_SUM);
     xl_module_free(m);
     return found;
+}
+
+/* The dimensions of the last sum of a program that makes sums of a 2x3x5x7, in their order; "" where it is another's.
+ * */
+static void summed(const char *lines, const char *want)
+{
+    char text[2048], got[64] = "";
+    (void)snprintf(text, sizeof text, "func.func public @main(%%x: tensor<2x3x5x7xf32>) -> tensor<7xf32> {\n"
+                                      "%%z = stablehlo.constant dense<0.0> : tensor<f32>\n%s"
+                                      "return %%r : tensor<7xf32> }", lines);
+    xl_module *m = read(text);
+    xl_region *body = xl_module_entry(m)->body;
+    const xl_op *r = body->op[body->nop - 2];
+    xl_dims d = xl_op_dims(r, XL_SLOT(REDUCE, dimensions));
+    for (size_t i = 0; r->in[0].id == body->arg[0].id && i < d.n; i++)
+        (void)snprintf(got + strlen(got), sizeof got - strlen(got), "%d", (int)d.p[i]);
+    CHECK_STR(got, want);
+    xl_module_free(m);
+}
+
+TEST(a_sum_of_a_sum_is_one)
+{
+    summed("%s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1] : "
+           "(tensor<2x3x5x7xf32>, tensor<f32>) -> tensor<2x5x7xf32>\n"
+           "%r = stablehlo.reduce(%s init: %z) applies stablehlo.add across dimensions = [0, 1] : "
+           "(tensor<2x5x7xf32>, tensor<f32>) -> tensor<7xf32>\n", "012");
+    summed("%s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [2] : "
+           "(tensor<2x3x5x7xf32>, tensor<f32>) -> tensor<2x3x7xf32>\n"
+           "%t = stablehlo.reduce(%s init: %z) applies stablehlo.add across dimensions = [0] : "
+           "(tensor<2x3x7xf32>, tensor<f32>) -> tensor<3x7xf32>\n"
+           "%r = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = [0] : "
+           "(tensor<3x7xf32>, tensor<f32>) -> tensor<7xf32>\n", "012");
+    /* dimensions of one element between them, as JAX's gradients have */
+    summed("%s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1] : "
+           "(tensor<2x3x5x7xf32>, tensor<f32>) -> tensor<2x5x7xf32>\n"
+           "%t = stablehlo.reshape %s : (tensor<2x5x7xf32>) -> tensor<2x1x5x7x1xf32>\n"
+           "%r = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = [0, 1, 2, 4] : "
+           "(tensor<2x1x5x7x1xf32>, tensor<f32>) -> tensor<7xf32>\n", "012");
+    summed("%s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1, 3] : "
+           "(tensor<2x3x5x7xf32>, tensor<f32>) -> tensor<2x5xf32>\n"
+           "%t = stablehlo.reshape %s : (tensor<2x5xf32>) -> tensor<10x1xf32>\n"
+           "%u = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = [0, 1] : "
+           "(tensor<10x1xf32>, tensor<f32>) -> tensor<f32>\n"
+           "%r = stablehlo.broadcast_in_dim %u, dims = [] : (tensor<f32>) -> tensor<7xf32>\n", "");
+    /* a maximum is no sum, and a sum from 1 counts it each time */
+    summed("%s = stablehlo.reduce(%x init: %z) applies stablehlo.maximum across dimensions = [1] : "
+           "(tensor<2x3x5x7xf32>, tensor<f32>) -> tensor<2x5x7xf32>\n"
+           "%r = stablehlo.reduce(%s init: %z) applies stablehlo.add across dimensions = [0, 1] : "
+           "(tensor<2x5x7xf32>, tensor<f32>) -> tensor<7xf32>\n", "");
+    summed("%o = stablehlo.constant dense<1.0> : tensor<f32>\n"
+           "%s = stablehlo.reduce(%x init: %o) applies stablehlo.add across dimensions = [1] : "
+           "(tensor<2x3x5x7xf32>, tensor<f32>) -> tensor<2x5x7xf32>\n"
+           "%r = stablehlo.reduce(%s init: %z) applies stablehlo.add across dimensions = [0, 1] : "
+           "(tensor<2x5x7xf32>, tensor<f32>) -> tensor<7xf32>\n", "");
 }
 
 TEST(a_product_that_only_its_sum_reads)
