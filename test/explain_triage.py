@@ -232,12 +232,18 @@ def _():
     code = """
 import sys, types, jax, jax.numpy as jnp
 lib = sys.modules["lib"] = types.ModuleType("lib")
+lib.__file__ = "/site-packages/lib.py"
 exec(compile('''
 import jax
 @jax.jit
 def correct(m, t):
     n = 1 - 0.9 ** t
     return m / n
+@jax.jit
+@jax.vmap
+def every(m):
+    n = m * 3
+    return n - 1
 def plain(m):
     n = m * 2
     return n + 1
@@ -249,13 +255,54 @@ mine = jax.jit(lib.plain)
 w = m = jnp.ones(4)
 for t in range(1, 13):
     m = 0.9 * m + jax.grad(loss)(w)
-    w = w - 0.1 * lib.correct(m, t)
+    w = w - 0.1 * lib.correct(m, t) + lib.every(m)
     mine(w)
 """
     text = xlane("explain", python("libraries", code)[0])
     heads = re.findall(r"^`(\w+)`(?: \(.*?\))? compiled once, ran 12 times: no recompile$", text, re.M)
     assert sorted(heads) == ["loss", "loss", "plain"] and text.startswith("`loss`"), text
-    assert "correct" not in text and answers(text) == ("no", "no", "no", "no"), text
+    assert "`correct`" not in text and "`every`" not in text and answers(text) == ("no", "no", "no", "no"), text
+
+
+@check("W7_what_a_transformation_makes_of_the_users_function_is_the_users_and_a_step")
+def _():
+    code = """
+import functools, types, jax, jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+@jax.jit
+@jax.value_and_grad
+def graded(w, x):
+    return jnp.mean((x @ w) ** 2)
+@jax.jit
+@jax.checkpoint
+def kept(w, x):
+    return jnp.mean((x @ w) ** 2)
+@jax.jit
+@functools.partial(jax.vmap, in_axes=(None, 0))
+def mapped(w, x):
+    return jnp.mean((x @ w) ** 2)
+mesh = jax.sharding.Mesh(jax.devices(), ("d",))
+@jax.jit
+@functools.partial(jax.shard_map, mesh=mesh, in_specs=(P(), P("d")), out_specs=P())
+def shared(w, x):
+    return jax.lax.pmean(jnp.mean((x @ w) ** 2), "d")
+def again(w, x):
+    return jnp.mean((x @ w) ** 2)
+again = jax.jit(jax.value_and_grad(again))
+cell = types.ModuleType("cell")
+exec("import jax\\n@jax.jit\\n@jax.grad\\ndef noted(w, x):\\n    y = x @ w\\n    return (y ** 2).sum()\\n", cell.__dict__)
+w = jnp.ones((16, 4))
+for i in range(24):
+    x = jnp.ones((8 if i < 15 else 6, 16))
+    for f in graded, kept, mapped, shared, again, cell.noted:
+        f(w, x)
+"""
+    folder, err = python("transformed", code, args=("--summary",))
+    text = xlane("explain", folder)
+    heads = re.findall(r"^`(\w+)` compiled 2 times: argument `x` dimension 0 took 8, 6", text, re.M)
+    assert heads == ["graded", "kept", "mapped", "shared", "again", "noted"], text
+    assert answers(text) == ("yes", "no", "no", "no"), text
+    assert "a step's program changed 0 times in the warm-up window, 6 after it" in err, err
 
 
 @check("W7_a_number_that_changes_as_a_size_does_is_perhaps_its_result")

@@ -9,8 +9,10 @@
  * jitted anew in each iteration of a loop stays one function, and two lambdas on one line are two. ".forward",
  * ".backward": outside of jit, JAX differentiates a jitted function in programs under its name.
  *
- * `own` says of a library's function that the library jitted it and not the user: the name that it has in its module is
- * not the function but what jax.jit made of it, or in JAX itself (single ops have no name there) anything else. */
+ * `own` says of a library's function that the library jitted it and not the user: its module is a library's, and the
+ * name that it has there is not the function but what jax.jit made of it, or in JAX itself (single ops have no name
+ * there) anything else. What jax.value_and_grad and its like make of a function is JAX's code under the name and module
+ * of that function. */
 #ifndef XL_GUARD_PRELOAD_FUNCTION_H
 #define XL_GUARD_PRELOAD_FUNCTION_H
 
@@ -60,6 +62,7 @@ static const char guard_preload_function[] =
     "def own(fun):\n"
     "    if type(fun) is not types.FunctionType or not library(fun.__code__.co_filename): return False\n"
     "    home = sys.modules.get(str(fun.__module__))\n"
+    "    if not library(str(getattr(home, '__file__', None))): return False\n" /* it is written like the user's */
     "    for part in fun.__qualname__.split('.'): home = getattr(home, part, None)\n"
     "    jax = str(fun.__module__).startswith('jax._src.') and '<locals>' not in fun.__qualname__\n"
     "    return home is not fun and (jax or getattr(home, '__wrapped__', None) is fun)\n"
