@@ -13,7 +13,7 @@ import causes
 
 QUICK = {"ragged_epoch", "rate_as_number", "positional_then_keyword", "caches_cleared_in_each_epoch",
          "config_made_in_each_step", "rate_is_static", "step_is_static", "cache_by_concatenation", "sweep_over_widths", "explicit_mesh",
-         "bias_correction", "late_mask", "jit_switched_off", "eager_gradient",
+         "replay_in_a_list", "rate_as_a_weakly_typed_array", "bias_correction", "late_mask", "jit_switched_off", "eager_gradient",
          "history_grows", "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
 PICK = os.environ.get("PICK")
 AGAIN = "identical", "mapped", "names", "cleared", "keywords", "anew", "unused", "shared"

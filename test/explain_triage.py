@@ -934,6 +934,137 @@ for n in [3] * 9 + [4] * 9:
     assert "compiler: " not in text and "phase, reason" not in text, text
 
 
+@check("W4_a_list_that_grows_around_a_function_is_named_and_one_that_explains_nothing_is_not")
+def _():
+    grows = r"^`%s` compiled %d times: the length of `%s` \(a %s\) took %s at \S+:\d+; pass one array of a fixed size"
+    program = """
+import functools, jax, jax.numpy as jnp
+times, parts, calls, seen, sizes = [1.0], {}, [], [], []
+def make():
+    @jax.jit
+    def nested(w):
+        return jax.grad(lambda w: sum(jnp.sin(w / t).sum() for t in times))(w)
+    @jax.jit
+    def keyed(w):
+        return sum((w * p).sum() for p in parts.values())
+    return nested, keyed
+@functools.partial(jax.jit, static_argnames="n")
+def counted(w, n):
+    for t in times[:n]:
+        w = jnp.tanh(w * t)
+    return w
+@jax.jit
+def sized(x):
+    sizes[-1:]
+    for i in range(x.shape[0]):
+        x = x + jnp.sin(x)
+    return x
+@functools.partial(jax.jit, static_argnames="deep")
+def traced(w, deep):
+    seen[-1:]
+    return jnp.cos(w) * 2 if deep else w
+class Hidden:
+    flag = False
+    def __bool__(self): return Hidden.flag
+hidden = Hidden()
+def again():
+    @jax.jit
+    def logged(w):
+        calls.append(w.shape)
+        return jnp.sin(w) + 1 if hidden else w
+    return logged
+w = jnp.ones(4)
+for i in range(4):
+    for f in make():
+        f(w), f(w), f(w)
+    counted(w, n=len(times)), counted(w, n=len(times))
+    times.append(2.0 * times[-1])
+    parts["part%d" % i] = 1.0
+for i in range(12):
+    if i == 9:
+        sizes.append(1), seen.append(1)
+        Hidden.flag = True
+    sized(jnp.ones(3 if i < 9 else 5)), traced(w, deep=i >= 9)
+    if i % 9 == 0:
+        logged = again()
+    logged(w)
+"""
+    folder, err = python("around", program)
+    text = xlane("explain", folder)
+    for name, what, kind in ("nested", "times", "list"), ("keyed", "parts", "dict"), ("counted", "times", "list"):
+        took = "1, 2, 3, 4" if what == "times" else "0, 1, 2, 3"
+        assert re.search(grows % (name, 4, what, kind, took), text, re.M), (name, text)
+    for name in "`sizes`", "`seen`", "`calls`":
+        assert name not in text, text
+    assert re.search(r"^`logged` compiled 2 times: .*op", text, re.M), text
+    assert re.search(r"^`traced` compiled 2 times: .*static argument `deep` changed from False to True", text,
+                     re.M), text
+
+
+@check("W4_a_static_argument_that_was_left_at_its_default_is_named")
+def _():
+    program = """
+from functools import partial
+import jax, jax.numpy as jnp
+@partial(jax.jit, static_argnames="reg")
+def default(w, x, reg=False):
+    return w - jnp.sin(x).sum() if reg else w - x.sum()
+@partial(jax.jit, static_argnums=2)
+def placed(w, x, reg=False):
+    return w - jnp.sin(x).sum() if reg else w - x.sum()
+@partial(jax.jit, static_argnames="reg")
+def same(w, x, reg=False):
+    return w - x.sum()
+@partial(jax.jit, static_argnames="reg")
+def other(w, x, reg=1):
+    return w - x.sum()
+w = x = jnp.ones(4)
+for i in range(24):
+    default(w, x) if i < 15 else default(w, x, reg=True)
+    placed(w, x) if i < 15 else placed(w, x, True)
+    same(w, x) if i < 15 else same(w, x, reg=False)
+    other(w, x) if i < 15 else other(w, x, reg=2)
+"""
+    text = xlane("explain", python("default", program)[0])
+    for name in "default", "placed":
+        assert re.search(r"^`%s` compiled 2 times: .*static argument `reg` changed from False to True" % name, text,
+                         re.M), text
+    assert re.search(r"^`same` compiled 2 times: the same program, traced again with `reg` by keyword, instead of all by "
+                     r"position", text, re.M), text
+    assert re.search(r"^`other` compiled 2 times: the same program, traced again for static argument `reg`, which has "
+                     r"another value", text, re.M), text
+
+
+@check("W4_which_weakly_typed_value_an_argument_was_is_said")
+def _():
+    program = """
+import jax, jax.numpy as jnp
+@jax.jit
+def number(w, rate):
+    return w - rate * w
+@jax.jit
+def array(w, state):
+    return w - state["rate"] * w
+@jax.jit
+def always(w, rate):
+    return w - rate * w
+w = jnp.ones(4, jnp.bfloat16)
+for i in range(24):
+    number(w, 0.1 if i < 15 else jnp.float32(0.1))
+    array(w, {"rate": jnp.float32(0.1) if i < 15 else jnp.asarray(0.1)})
+    always(w, 0.1 if i < 15 else jnp.asarray(0.1))
+"""
+    folder, err = python("weak", program)
+    text = xlane("explain", folder)
+    assert re.search(r"^`number` compiled 2 times: argument `rate` took a Python number, an array at \S+; give it a dtype "
+                     r"in every call, as in jnp.asarray\(value, jnp.float32\)", text, re.M), text
+    assert re.search(r"^`array` compiled 2 times: argument `state\['rate'\]` took an array, a weakly typed array at ",
+                     text,
+                     re.M), text
+    assert "`always` compiled once, ran 24 times: no recompile\n" in text, text
+    assert "argument `state['rate']`: a weakly typed array instead of an array of the same type" in err, err
+
+
 @check("W6_the_same_program_traced_again_is_a_question_of_its_own_and_listed_once")
 def _():
     text = xlane("explain", flood)

@@ -94,12 +94,13 @@ static const char guard_preload_function[] =
     "    __import__('types').ModuleType('_xlane')).__dict__)\n";
 
 /* How a function was called, as far as it decides whether JAX knows the program again, the structure of its
- * arguments, and the Python values that it was made of: lines of words between tabs, for lane/call.c. Static arguments:
- * by value where they are numbers or strings (the fields of a dataclass, too), else by their hash; those that compare
- * by identity are called `anew`. Values: numbers and strings that the user's function takes from its closure, from
- * globals, or from an object or dictionary there. Nothing of the user's is called but what JAX has called
- * already (a `__hash__`, flattening), and the `__repr__` of static fields. */
-static const char guard_preload_call[] =
+ * arguments, which of them are weakly typed, and the Python values that it was made of: lines of words between tabs,
+ * for lane/call.c. Static arguments: by value where they are numbers or strings (the fields of a dataclass, and a
+ * default that was left, too), else by their hash; those that compare by identity are called `anew`. Values: numbers
+ * and strings that the user's function takes from its closure, from globals, or from an object or dictionary there; of
+ * lists, tuples, dictionaries, sets and arrays there the size, unless the code only adds to them. Nothing of the
+ * user's is called but what JAX has called already (a `__hash__`, flattening), and the `__repr__` of static fields. */
+static const char guard_preload_values[] =
     "exec(compile('''\n"
     "class Cleared:\n" /* as a cache of JAX, which it empties when jax.clear_caches() is called */
     "    times = 0\n"
@@ -109,27 +110,49 @@ static const char guard_preload_call[] =
     "cleared = Cleared()\n"
     "def plain(v):\n"
     "    return v is None or type(v) in (bool, int, float) or type(v) is str and len(v) < 40 and v.isprintable()\n"
+    "def size(v):\n" /* of what may grow; how many elements come first */
+    "    if type(v) in (list, tuple, dict, set): return '%d %s' % (len(v), type(v).__name__)\n"
+    "    kind = {'numpy': 'NumPy array', 'jaxlib': 'JAX array'}.get(type(v).__module__.partition('.')[0])\n"
+    "    if kind is None or type(v).__name__ not in ('ndarray', 'ArrayImpl') or not v.shape: return ''\n"
+    "    return '%s %s' % ('x'.join(map(str, v.shape)), kind)\n"
+    "def nested(code):\n"
+    "    yield code\n"
+    "    for c in code.co_consts:\n"
+    "        if type(c) is types.CodeType: yield from nested(c)\n"
+    "def collects(codes, name):\n" /* that code only adds to it, as to a record of what was traced */
+    "    if not any(adds & set(c.co_names) for c in codes): return False\n"
+    "    out = []\n"
+    "    for c in codes:\n"
+    "        told = list(__import__('dis').get_instructions(c))\n"
+    "        out += [y.argval for x, y in zip(told, told[1:]) if x.argval == name.rpartition('.')[2] and x.opname in\n"
+    "                ('LOAD_GLOBAL', 'LOAD_NAME', 'LOAD_DEREF', 'LOAD_ATTR')]\n"
+    "    return out != [] and all(type(x) is str and x in adds for x in out)\n"
+    "adds = {'append', 'add', 'extend', 'update', 'setdefault'}\n"
     "def fields(name, v):\n" /* of a value that is none itself: a dictionary, an object */
     "    if isinstance(v, tuple) and hasattr(v, '_asdict'): v = types.SimpleNamespace(**v._asdict())\n"
     "    elif type(v) is dict:\n"
-    "        return [('%s[%r]' % (name, k), x) for k, x in list(v.items())[:32] if type(k) is str and plain(x)]\n"
+    "        return [('%s[%r]' % (name, k), x) for k, x in list(v.items())[:32] if type(k) is str]\n"
     "    elif isinstance(v, (type, types.ModuleType)) or library(getattr(sys.modules.get(type(v).__module__), "
     "'__file__', None) or '/jax/_src/'):\n"
     "        return []\n"
     "    d = getattr(v, '__dict__', None)\n"
-    "    return [(name + '.' + k, x) for k, x in list(d.items())[:32] if plain(x)] if type(d) is dict else []\n"
+    "    return [(name + '.' + k, x) for k, x in list(d.items())[:32]] if type(d) is dict else []\n"
     "def values(fun):\n"
     "    todo, met, out = [fun], set(), {}\n"
+    "    def take(codes, found):\n"
+    "        for k, x in found:\n"
+    "            if plain(x) or size(x) and not collects(codes, k): out[k] = x\n"
     "    while todo and len(met) < 32:\n"
     "        f = todo.pop(0)\n"
     "        if id(f) in met: continue\n"
     "        met.add(id(f))\n"
     "        if type(f) is types.MethodType:\n"
     "            todo.append(f.__func__)\n"
-    "            out.update(fields('self', f.__self__))\n"
+    "            code = getattr(f.__func__, '__code__', None)\n"
+    "            take(list(nested(code)) if code else [], fields('self', f.__self__))\n"
     "        elif type(f) is functools.partial:\n"
     "            todo.append(f.func)\n"
-    "            out.update((k, x) for k, x in f.keywords.items() if plain(x))\n"
+    "            take([], f.keywords.items())\n"
     "        elif type(f) is types.FunctionType:\n"
     "            if f.__dict__.get('__wrapped__'): todo.append(f.__wrapped__)\n"
     "            found = []\n"
@@ -137,17 +160,21 @@ static const char guard_preload_call[] =
     "                try: found.append((k, cell.cell_contents))\n"
     "                except ValueError: pass\n"
     "            if not library(f.__code__.co_filename):\n"
-    "                codes = [f.__code__] + [c for c in f.__code__.co_consts if type(c) is types.CodeType]\n"
+    "                codes = list(nested(f.__code__))\n"
     "                found += [(k, f.__globals__[k]) for c in codes for k in c.co_names if k in f.__globals__]\n"
-    "                for k, x in found:\n"
-    "                    out.update([(k, x)] if plain(x) else fields(k, x))\n"
+    "                take(codes, found)\n"
+    "                for k, x in found: take(codes, () if plain(x) else fields(k, x))\n"
     "            todo += [x for k, x in found if type(x) in (types.FunctionType, functools.partial, types.MethodType)\n"
     "                     or type(x).__name__ == 'PjitFunction']\n"
     "        elif type(f).__name__ == 'PjitFunction': todo.append(getattr(f, '__wrapped__', None))\n"
     "    return out\n"
+    "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
+
+static const char guard_preload_call[] =
+    "exec(compile('''\n"
     "def static(name, v):\n"
     "    if plain(v): return [(name, 'value', repr(v))]\n"
-    "    out = [(k, 'value', repr(x)) for k, x in fields(name, v)]\n"
+    "    out = [(k, 'value', repr(x)) for k, x in fields(name, v) if plain(x)]\n"
     "    anew = type(v).__hash__ is object.__hash__ or type(v) in (types.FunctionType, functools.partial)\n"
     "    return out + [(name, 'anew' if anew else 'object', '%s %d' % (type(v).__name__, hash(v)))]\n"
     "def call():\n"
@@ -158,17 +185,28 @@ static const char guard_preload_call[] =
     "    v = f.f_locals\n"
     "    fun, info, args, kwargs = v['fun'], v['jit_info'], v['args'], v['kwargs']\n"
     "    rows = [('cleared', '', str(cleared.times)), ('form', '%d' % len(args), ', '.join(sorted(kwargs)))]\n"
-    "    try: names = list(__import__('inspect').signature(fun).parameters)\n"
-    "    except (TypeError, ValueError): names = []\n"
+    "    try: named = __import__('inspect').signature(fun).parameters\n"
+    "    except (TypeError, ValueError): named = {}\n"
+    "    names = list(named)\n"
     "    name = lambda i: names[i] if i < len(names) else 'argument %d' % i\n"
     "    wrapped = codes(fun)[1] is None\n" /* in a library's function, which has arguments of its own */
-    "    try: rows += trees(wrapped, info, args, kwargs, name)\n"
+    "    fixed = {i + len(args) if i < 0 else i for i in info.static_argnums or ()}\n"
+    "    passed = [(name(i), x) for i, x in enumerate(args) if i not in fixed]\n"
+    "    passed += [(k, x) for k, x in sorted(kwargs.items()) if k not in (info.static_argnames or ())]\n"
+    "    try: rows += trees(wrapped, passed, [args[i] for i in sorted(fixed) if i < len(args)])\n"
     "    except Exception: pass\n"
-    "    for i in () if wrapped else info.static_argnums or ():\n"
-    "        if i < len(args): rows += static(name(i % max(1, len(args))), args[i])\n"
+    "    for i in () if wrapped else sorted(fixed):\n"
+    "        if i < len(args): rows += static(name(i), args[i])\n"
     "    for k in info.static_argnames or ():\n"
     "        if k in kwargs: rows += static(k, kwargs[k])\n"
-    "    rows += [(k, 'taken', repr(x)) for k, x in list(values(fun).items())[:64]]\n"
+    "    left = {name(i) for i in fixed if i < len(names)} | set(info.static_argnames or ())\n"
+    "    left = () if wrapped else left & set(named) - set(kwargs) - set(names[:len(args)])\n"
+    "    rows += [(k, 'value', repr(named[k].default)) for k in sorted(left) if plain(named[k].default)]\n"
+    "    try: rows += weak(passed)\n"
+    "    except Exception: pass\n"
+    "    around = list(values(fun).items())\n"
+    "    rows += [(k, 'taken', repr(x)) for k, x in around if plain(x)][:64]\n"
+    "    rows += [(k, 'held', size(x)) for k, x in around if not plain(x) and size(x)][:32]\n"
     "    return chr(10).join(chr(9).join(r) for r in rows if not any(c in s for s in r for c in (chr(9), chr(10))))\n"
     "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
 
@@ -177,15 +215,22 @@ static const char guard_preload_compiler[] =
     "def tree(name, v, more=()):\n" /* its hash leaves out static fields, so what it is written as */
     "    shape = hash((str(sys.modules['jax'].tree_util.tree_structure(v)), *map(str, more)))\n"
     "    return 'passed ' + name, 'tree', '%s %d' % (type(v).__name__, shape)\n"
-    "def trees(wrapped, info, args, kwargs, name):\n" /* of arguments that are not static */
-    "    fixed = {i % max(1, len(args)) for i in info.static_argnums or ()}\n"
-    "    passed = [(name(i), x) for i, x in enumerate(args) if i not in fixed]\n"
-    "    passed += [(k, x) for k, x in sorted(kwargs.items()) if k not in (info.static_argnames or ())]\n"
-    "    if wrapped: return [tree('', [x for _, x in passed], [args[i] for i in sorted(fixed)])]\n"
+    "def trees(wrapped, passed, fixed):\n" /* of arguments that are not static */
+    "    if wrapped: return [tree('', [x for _, x in passed], fixed)]\n"
     "    return [tree(k, x) for k, x in passed[:32]]\n"
+    "def weak(passed):\n" /* those whose type gives way to another operand's */
+    "    out = []\n"
+    "    for k, v in passed:\n"
+    "        for path, x in sys.modules['jax'].tree_util.tree_flatten_with_path(v)[0]:\n"
+    "            number = type(x) in (bool, int, float, complex)\n"
+    "            if number or type(x).__name__ == 'ArrayImpl' and x.weak_type:\n"
+    "                where = k + sys.modules['jax'].tree_util.keystr(path)\n"
+    "                out.append((where, 'weak', 'a Python number' if number else 'a weakly typed array'))\n"
+    "    return out[:16]\n"
     "def told_call():\n"
-    "    try: return call()[:4000]\n"
+    "    try: text = call()\n"
     "    except Exception: return ''\n"
+    "    return text if len(text) < 4000 else text[:4000].rpartition(chr(10))[0]\n" /* whole lines */
     "def guard():\n"
     "    import ctypes, os\n"
     "    return ctypes.PyDLL(os.environ['XLANE_GUARD_LIBRARY'], os.RTLD_NOLOAD | os.RTLD_NOW)\n"

@@ -120,9 +120,11 @@ static void tell_jax(void)
         return;
     void *p = find_real()(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
     memcpy(&run, &p, sizeof run);
-    if (run && run(guard_preload_function, NULL) == 0 && run(guard_preload_call, NULL) == 0 &&
-        run(guard_preload_compiler, NULL) == 0)
-        run(guard_preload_jax, NULL);
+    const char *part[] = { guard_preload_function, guard_preload_values, guard_preload_call, guard_preload_compiler,
+                           guard_preload_jax };
+    for (size_t i = 0; run && i < sizeof part / sizeof *part; i++)
+        if (run(part[i], NULL))
+            break;
 }
 
 /* Where dlsym jumps to. Called from the assembly below with dlsym's own arguments. */

@@ -19,13 +19,17 @@ static bool find(xl_str call, xl_str name, bool meta, row *out)
 {
     while (next(&call, out)) {
         bool is_meta = xl_str_is(out->name, "form") || xl_str_is(out->name, "cleared");
-        if (xl_str_eq(out->name, name) && (meta || !is_meta))
+        if (xl_str_eq(out->name, name) && (meta || !is_meta) && !xl_str_is(out->kind, "weak"))
             return true;
     }
     return false;
 }
 
 static bool taken(const row *r) { return xl_str_is(r->kind, "taken"); }
+static bool fixed(const row *r) /* a static argument */
+{
+    return xl_str_is(r->kind, "value") || xl_str_is(r->kind, "object") || xl_str_is(r->kind, "anew");
+}
 
 /* "`x`" or "static argument `x`". */
 static xl_str called(xl_arena *a, const row *r)
@@ -51,7 +55,7 @@ static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str
     const char *word = NULL;
     for (row y, x; next(&after, &y);) {
         bool same_kind = find(before, y.name, false, &x) && xl_str_eq(x.kind, y.kind) && !xl_str_eq(x.value, y.value);
-        if (!same_kind || taken(&y) || xl_str_is(y.kind, "tree"))
+        if (!same_kind || !fixed(&y))
             continue;
         xl_str type = y.value, rest = y.value;
         if (xl_str_is(y.kind, "value")) {                  /* it says more than the object that it is a field of */
@@ -112,10 +116,10 @@ const char *xl_call_way(xl_arena *a, xl_str before, xl_str after, xl_str *how)
         *how = XL_STR("after jax.clear_caches()");
         return "cleared";
     }
-    if (xl_call_form(a, before, after, how))
+    const char *value = other_static(a, before, after, how);   /* one that was left at its default comes by keyword */
+    if (!value && xl_call_form(a, before, after, how))
         return "keywords";
-    const char *fixed = other_static(a, before, after, how);
-    return fixed ? fixed : other_tree(a, before, after, how);
+    return value ? value : other_tree(a, before, after, how);
 }
 
 xl_str xl_call_values(xl_arena *a, xl_str before, xl_str after)
@@ -158,4 +162,48 @@ xl_str xl_call_value(xl_arena *a, xl_str before, xl_str after, xl_str from, xl_s
         out = called(a, &y);
     }
     return out;
+}
+
+/* ---- what the function takes from its surroundings --------------------------------------------------------------- */
+static const char length_of[] = "the length of `", shape_of[] = "the shape of `";
+
+bool xl_call_is_held(xl_str what)
+{
+    return xl_str_starts(what, xl_str_of(length_of)) || xl_str_starts(what, xl_str_of(shape_of));
+}
+
+/* It is that length, or as much more or less each time. */
+static bool follows(const row *x, const row *y, xl_str from, xl_str to)
+{
+    int64_t v[4];
+    return xl_str_i64(x->value, &v[0]) && xl_str_i64(y->value, &v[1]) && xl_str_i64(from, &v[2]) &&
+           xl_str_i64(to, &v[3]) && v[1] - v[0] == v[3] - v[2];
+}
+
+bool xl_call_held(xl_arena *a, xl_str before, xl_str after, xl_str *what, xl_str *from, xl_str *to)
+{
+    row x, y;
+    bool found = false;
+    for (xl_str rest = after; !found && next(&rest, &y);) {
+        if (!xl_str_is(y.kind, "held") || !find(before, y.name, false, &x) || !xl_str_eq(x.kind, y.kind))
+            continue;
+        *from = xl_str_cut(&x.value, ' ');
+        *to = xl_str_cut(&y.value, ' ');
+        found = xl_str_eq(x.value, y.value) && !xl_str_eq(*from, *to);
+        *what = xl_strf(a, "%s%.*s` (a %.*s)", xl_str_ends(y.value, XL_STR(" array")) ? shape_of : length_of,
+                        XL_FMT(y.name), XL_FMT(y.value));
+    }
+    for (xl_str rest = after; found && next(&rest, &y);)
+        if ((taken(&y) || fixed(&y)) && find(before, y.name, false, &x) && xl_str_eq(x.kind, y.kind) &&
+            !xl_str_eq(x.value, y.value) && !follows(&x, &y, *from, *to))
+            return false;
+    return found;
+}
+
+xl_str xl_call_weak(xl_str call, xl_str argument)
+{
+    for (row r; next(&call, &r);)
+        if (xl_str_is(r.kind, "weak") && xl_str_eq(r.name, argument))
+            return r.value;
+    return (xl_str){ "", 0 };
 }

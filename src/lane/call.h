@@ -2,8 +2,9 @@
  * What a frontend tells of the call that a program is compiled for, and how two calls differ. A call is lines of
  * NAME<tab>KIND<tab>VALUE, as guard/preload_function.h writes them: `cleared` (how often JAX's caches were emptied),
  * `form` (positional arguments, keywords), static arguments (`value`, `object` with its hash, `anew` where objects
- * compare by identity), the structure of the others (`tree`, named `passed x`) and Python values of the function's
- * surroundings (`taken`). Texts are in the arena. */
+ * compare by identity), the structure of the others (`tree`, named `passed x`) and those that are weakly typed
+ * (`weak`), Python values of the function's surroundings (`taken`), and the sizes of lists and arrays there (`held`).
+ * Texts are in the arena. */
 #ifndef XL_LANE_CALL_H
 #define XL_LANE_CALL_H
 
@@ -20,5 +21,11 @@ bool xl_call_alike(xl_str before, xl_str after);
 xl_str xl_call_values(xl_arena *a, xl_str before, xl_str after);
 /* The one value that changed from the number x to y, as "static argument `lr`" or "`cfg['lr']`"; else empty. */
 xl_str xl_call_value(xl_arena *a, xl_str before, xl_str after, xl_str x, xl_str y);
+/* A list or array of the function's surroundings that has another size, where no other value changed but with it: what,
+ * as "the length of `replay` (a list)", and its sizes; false: there is none. */
+bool xl_call_held(xl_arena *a, xl_str before, xl_str after, xl_str *what, xl_str *from, xl_str *to);
+bool xl_call_is_held(xl_str what); /* whether a text is such a `what` */
+/* "a Python number" or "a weakly typed array": what that argument was; empty where that is not known. */
+xl_str xl_call_weak(xl_str call, xl_str argument);
 
 #endif

@@ -575,6 +575,16 @@ static void follow_shardings(xl_verdict *v)
     }
 }
 
+/* `more` explains the words of which one is weakly typed. */
+static void say_weak(xl_arena *a, xl_diff *d, const char *more)
+{
+    xl_str who = d->name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(d->name)) : xl_strf(a, "argument %d", d->arg);
+    bool now = !xl_str_is(d->after, "an array");
+    d->text = xl_strf(a, "%.*s: %.*s%s instead of %.*s%s of the same type: its weak type changed%s%.*s%s", XL_FMT(who),
+                      XL_FMT(d->after), now ? more : "", XL_FMT(d->before), now ? "" : more,
+                      d->file.n ? ", used at " : "", XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
+}
+
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
 {
     uint32_t n = 0;
@@ -623,12 +633,9 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
                         .file = diff[0].file,
                         .line = diff[0].line,
                         .name = xl_loc_label(after, f->val[f->body->arg[weak].id].loc),
-                        .before = number ? XL_STR("an array") : XL_STR("a Python number"),
-                        .after = number ? XL_STR("a Python number") : XL_STR("an array") };
-        xl_str who = d->name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(d->name)) : xl_strf(a, "argument %d", weak);
-        d->text = xl_strf(a, "%.*s: %.*s instead of %.*s of the same type: its weak type changed%s%.*s%s",
-                          XL_FMT(who), XL_FMT(d->after), XL_FMT(d->before), d->file.n ? ", used at " : "",
-                          XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
+                        .before = number ? XL_STR("an array") : XL_STR("a weakly typed value"),
+                        .after = number ? XL_STR("a weakly typed value") : XL_STR("an array") };
+        say_weak(a, d, " (a Python number, or jnp.asarray of one)");
         for (uint32_t i = 1; i <= n; i++)
             d[i].follows = true;
         out->diff = d;
@@ -937,11 +944,54 @@ static void pruned(const record *best, const xl_compile_site *site, xl_verdict *
     v->reason = reason ? reason : v->reason;
 }
 
+/* A list or array in the function's surroundings has another size, and nothing else explains the program: all of it
+ * follows from that. */
+static bool held_otherwise(xl_arena *a, const record *best, const xl_compile_site *site, xl_verdict *v)
+{
+    xl_str what, from, to;
+    bool inside = v->ndiff > 0 && !v->config.n;
+    for (uint32_t i = 0; i < v->ndiff && inside; i++)
+        inside = v->diff[i].follows || (v->diff[i].arg < 0 && v->diff[i].kind != XL_DIFF_ORDER);
+    if (!inside || !xl_call_held(a, best->site.call, site->call, &what, &from, &to))
+        return false;
+    xl_diff *d = xl_new(a, xl_diff, v->ndiff + 1);
+    *d = (xl_diff){ .kind = XL_DIFF_CONSTANT,
+                    .arg = -1,
+                    .dim = -1,
+                    .times = 1,
+                    .part = what,
+                    .before = from,
+                    .after = to };
+    for (uint32_t i = 0; i < v->ndiff; i++) {
+        d[i + 1] = v->diff[i];
+        d[i + 1].follows = true;
+        d[i + 1].perhaps = false;
+        if (!d->file.n)
+            d->file = v->diff[i].file, d->line = v->diff[i].line;
+    }
+    d->text = xl_strf(a, "%.*s changed from %.*s to %.*s%s%.*s%s", XL_FMT(what), XL_FMT(from), XL_FMT(to),
+                      d->file.n ? ", used at " : "", XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
+    v->diff = d;
+    v->ndiff++;
+    v->reason = "constant";
+    v->way = "collected";
+    return true;
+}
+
 /* What the call tells of a program that changed: by which values, and arguments that came by keyword. */
 static void called_otherwise(xl_arena *a, const record *best, const xl_compile_site *site, xl_verdict *v)
 {
     xl_str how;
-    bool named = false;
+    bool named = strcmp(v->reason, "x64") && held_otherwise(a, best, site, v);
+    if (!strcmp(v->reason, "weak-type")) {
+        xl_diff *d = &v->diff[0];
+        bool now = !xl_str_is(d->after, "an array");
+        xl_str kind = xl_call_weak(now ? site->call : best->site.call, d->name);
+        if (kind.n) {
+            *(now ? &d->after : &d->before) = kind;
+            say_weak(a, d, "");
+        }
+    }
     for (uint32_t i = 0; i < v->ndiff; i++) {
         xl_diff *d = &v->diff[i];
         if (d->kind == XL_DIFF_ORDER && xl_call_form(a, best->site.call, site->call, &how)) {

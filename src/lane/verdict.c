@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/proc.h"
+#include "lane/call.h"
 #include "lane/contract.h"
 #include "lane/gaps.h"
 #include "lane/run.h"
@@ -49,6 +50,8 @@ static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
         return xl_cause_of(xl_node_text(e, "way"));
     if (xl_node_is(d, "what", "constant") && xl_str_starts(xl_node_text(d, "part"), XL_STR("static argument ")))
         return xl_cause_of(XL_STR("static"));
+    if (xl_node_is(d, "what", "constant") && xl_call_is_held(xl_node_text(d, "part")))
+        return xl_cause_of(XL_STR("collected"));
     if (xl_node_is(d, "what", "identical") && xl_node_text(e, "config").n)
         return xl_cause_of(XL_STR("config"));
     if (xl_node_is(d, "what", "identical") && xl_node_is(e, "reason", "identical") &&
@@ -70,6 +73,8 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
             return xl_cause_of(xl_str_of(v->way));
         if (d->kind == XL_DIFF_CONSTANT && xl_str_starts(d->part, XL_STR("static argument ")))
             return xl_cause_of(XL_STR("static"));
+        if (d->kind == XL_DIFF_CONSTANT && xl_call_is_held(d->part))
+            return xl_cause_of(XL_STR("collected"));
         if (d->kind == XL_DIFF_IDENTICAL && !strcmp(v->reason, "identical") && (v->config.n || v->words.n || v->mapped))
             return xl_cause_of(v->config.n ? XL_STR("config") : v->words.n ? XL_STR("names") : XL_STR("mapped"));
         return finer(reason, reason,
@@ -226,6 +231,9 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
                      where);
             s->join = ": ";
         } else if (xl_node_text(d, "part").n && xl_node_text(d, "before").n < 40 && xl_node_text(d, "after").n < 40) {
+            for (size_t k = 0; k < u->ncause && !strcmp(c->word, "collected"); k++) /* elements are used anywhere */
+                if (u->cause[k].cause == c && xl_str_eq(u->cause[k].what, xl_node_text(d, "part")))
+                    where = u->cause[k].where;
             s = seen(a, u, c, xl_node_text(d, "part"), where);
         } else if (number && element_of(xl_node_text(d, "text")).n) {
             s = seen(a, u, c, element_of(xl_node_text(d, "text")), where);

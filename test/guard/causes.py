@@ -78,7 +78,7 @@ def sgd(w, g, rate):
 w = data(16).astype(jnp.bfloat16)
 for i in range(6):
     sgd(w, w, 0.1 if i < 4 else np.float32(0.1))
-""")
+""", words="argument `rate` took a Python number, an array at ")
 plant("double_precision", "x64", POLICY, """
 @jax.jit
 def accumulate(x):
@@ -156,7 +156,7 @@ w, x = data(16, 4), data(8)
 for i in range(10):
     w = step(w, x, clip=i >= 7)
 """)
-plant("evaluation_mode", "op", BRANCH, """
+plant("evaluation_mode", "modes", BRANCH, """
 @functools.partial(jax.jit, static_argnums=3)
 def model(w, x, key, train):
     h = jnp.tanh(x @ w)
@@ -550,7 +550,7 @@ for rows in [8, 12, 16]:
     f = make(rng.normal(size=(rows, 4)).astype(np.float32))
     for i in range(3):
         f(ids)
-""", also={"constant", "op"})
+""", also={"constant", "op", "collected"})
 plant("method_of_a_new_object", "identical", NO, """
 class Trainer:
     def __init__(self, w): self.w = w
@@ -848,7 +848,7 @@ for i in range(8):
     x = np.ones((4, 10, 12, 3), np.float32)
     spread(x if i < 5 else x.transpose(0, 3, 1, 2))
 """)
-plant("counter_in_a_static_field", "identical", NO, """
+plant("counter_in_a_static_field", "names", NO, """
 import dataclasses
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["w"], meta_fields=["step"])
 @dataclasses.dataclass
@@ -988,3 +988,28 @@ for i in range(18):
         w, ema = jax.device_put((w, ema), NamedSharding(mesh, P(None, "data")))
     w, ema = train_step(w, ema, data(8))
 """, devices=4)
+plant("replay_in_a_list", "collected", VALUE, """
+replay = []
+def make():
+    @jax.jit
+    def step(w):
+        h = jnp.stack(replay)  # LINE
+        return w - 0.01 * jax.grad(lambda w: jnp.mean((h @ w - 1) ** 2))(w)
+    return step
+w = jnp.ones(4)
+for r in range(5):
+    replay.append(jnp.full(4, float(r)))
+    step = make()
+    for i in range(5):
+        w = step(w)
+""", words="the length of `replay` (a list) took 1, 2, 3, 4, 5 at ")
+plant("rate_as_a_weakly_typed_array", "weak-type", SHAPE, """
+@jax.jit
+def step(w, x, rate):
+    g = jax.grad(lambda w: jnp.sum((x @ w) ** 2))(w)
+    return w - rate * g  # LINE
+w, x, rate = data(16, 4), data(8), jnp.float32(0.1)
+for i in range(8):
+    w = step(w, x, rate)
+    rate = jnp.asarray(0.1 * 0.9 ** i)
+""", words="argument `rate` took an array, a weakly typed array at ")
