@@ -1065,6 +1065,46 @@ for i in range(24):
     assert "argument `state['rate']`: a weakly typed array instead of an array of the same type" in err, err
 
 
+@check("W7_a_wrapper_of_a_library_lends_a_function_no_name")
+def _():
+    program = """
+import sys, types, jax, jax.numpy as jnp
+lib = sys.modules["lib"] = types.ModuleType("lib")
+lib.__file__ = "/site-packages/lib.py"
+exec(compile('''
+def wrap(f):
+    def inner_wrapper(*args):
+        return f(*args)
+    return inner_wrapper
+class Holder:
+    def __init__(self, f):
+        self.__wrapped__ = f
+        self.__name__ = f.__name__
+    def __call__(self, *args):
+        return self.__wrapped__(*args)
+''', "/site-packages/lib.py", "exec"), lib.__dict__)
+@jax.jit
+@lib.wrap
+def mine(w, x):
+    y = jnp.sin(x)
+    return w - y.sum()
+@lib.wrap
+def held(w, x):
+    y = jnp.cos(x)
+    return w - y.sum()
+held = jax.jit(lib.Holder(held))
+@jax.jit
+def inner_wrapper(w, x):
+    return w - x.sum()
+w = jnp.ones(4)
+for i in range(12):
+    mine(w, w), held(w, w), inner_wrapper(w, w)
+"""
+    text = xlane("explain", python("wrapper", program)[0])
+    heads = re.findall(r"^`(\w+)`(?: \(\S+\))? compiled once, ran 12 times: no recompile$", text, re.M)
+    assert heads == ["mine", "held", "inner_wrapper"], text
+
+
 @check("W6_the_same_program_traced_again_is_a_question_of_its_own_and_listed_once")
 def _():
     text = xlane("explain", flood)

@@ -34,14 +34,14 @@ static const char guard_preload_function[] =
     "        if name == 'from_hlo' and info is None:\n"
     "            info = f.f_locals.get('all_args_info')\n"
     "        f = f.f_back\n"
-    "    if own(fun): return None, '', ''\n"
+    "    if own(fun): return None, '', '', ()\n"
     "    way, at = codes(fun)\n"
     "    text = getattr(getattr(info, 'debug_info', None), 'func_src_info', None) or ''\n"
     "    path, _, line = text.partition(' at ')[2].rpartition(':')\n"
     "    if path and line.isdigit() and (path, int(line)) not in map(begins, way):\n" /* that frame is another
                                                                                          function's */
     "        fun, way, at = None, [], None if library(path) else (path, int(line))\n"
-    "    if at is None: return '', '', ''\n"
+    "    if at is None: return '', '', '', ()\n"
     "    known = functions.setdefault((at, role), [])\n"
     "    alive = [i for i, k in enumerate(known) if fun is not None and k[0]() is fun]\n"
     "    free = [i for i, k in enumerate(known) if k[0]() is None and k[1] == way]\n"
@@ -58,7 +58,8 @@ static const char guard_preload_function[] =
     "    known[n] = entry\n"
     "    name = '_lambda' if way and way[-1].co_name == '<lambda>' else way[-1].co_name if way else ''\n"
     "    qualified = getattr(way[-1], 'co_qualname', name).rpartition('.<locals>.')[2] if way else ''\n"
-    "    return '%s:%d' % at + ('#%d' % (n + 1) if n else '') + role, name, qualified\n"
+    "    lent = [c.co_name for c in way[:-1]]\n" /* by libraries that wrap it */
+    "    return '%s:%d' % at + ('#%d' % (n + 1) if n else '') + role, name, qualified, lent\n"
     "def own(fun):\n"
     "    if type(fun) is not types.FunctionType or not library(fun.__code__.co_filename): return False\n"
     "    home = sys.modules.get(str(fun.__module__))\n"
@@ -88,7 +89,8 @@ static const char guard_preload_function[] =
     "                except ValueError: pass\n"
     "        elif type(f).__name__ == 'PjitFunction': todo.append(getattr(f, '__wrapped__', None))\n"
     "        elif type(f).__name__ == 'WrappedFun': todo.append(getattr(f, 'f', None))\n" /* pmap's */
-    "        elif type(getattr(type(f), '__call__', None)) is types.FunctionType: todo.append(type(f).__call__)\n"
+    "        elif type(getattr(type(f), '__call__', None)) is types.FunctionType:\n"
+    "            todo += [getattr(f, '__dict__', {}).get('__wrapped__'), type(f).__call__]\n"
     "    return way, None\n"
     "''', '<xlane>', 'exec'), __import__('sys').modules.setdefault('_xlane',\n"
     "    __import__('types').ModuleType('_xlane')).__dict__)\n";
@@ -264,12 +266,12 @@ static const char guard_preload_compiler[] =
     "    def compile_or_get_cached(backend, computation, *args, **more):\n"
     "        number = 0\n"
     "        try:\n"
-    "            tell, (function, own_name, qualified) = guard().xlane_guard_function, who()\n"
+    "            tell, (function, own_name, qualified, lent) = guard().xlane_guard_function, who()\n"
     "            name = str(computation.operation.attributes['sym_name']).strip(chr(34))\n"
     "            x64 = getattr(getattr(config, 'enable_x64', None), 'value', None)\n"
     "            owner = (3 if searches(config) else 2) if function is None else 1 if function else 0\n"
     "            if name == 'jit__unnamed_function': own_name = qualified\n" /* an object with a __call__ */
-    "            elif name != 'jit__fun' and (own_name.rstrip('_') == own_name or 'jit_' "
+    "            elif name != 'jit__fun' and name[4:] not in lent and (own_name.rstrip('_') == own_name or 'jit_' "
     "+ own_name.rstrip('_') != "
     "name):\n"
     "                own_name = ''\n" /* of pmap's each is called so, and JAX cuts underscores off the end */
