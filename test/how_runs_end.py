@@ -116,10 +116,25 @@ def _():
 
 @check("W6_a_watched_name_that_never_came_is_said_with_those_that_did")
 def _():
-    for name, said in ("step", True), ("jit_step", False):
+    for name, said in ("steps", True), ("jit_step", False), ("step", False), ("jit_", True):
         _, err = python("watches_" + name, STEPS % "", args=("--watch", name))
-        assert ("--watch=%s: no module of this name was compiled" % name in err) == said, err
+        assert ("--watch=%s: no module or function of this name was compiled" % name in err) == said, err
         assert ("jit_step" in err) == said, err
+
+
+@check("W6_a_step_may_be_named_by_its_function_or_by_its_module")
+def _():
+    text = """
+import jax, jax.numpy as jnp
+@jax.jit
+def loss_fn(w):
+    return w.sum() + 1
+loss_fn(jnp.ones(4))
+loss_fn(jnp.ones(5))
+"""
+    for name, said in ("loss_fn", True), ("jit_loss_fn", True), ("loss", False), ("fn", False):
+        _, err = python("named_" + name, text, args=("--warmup", "0", "--watch", name))
+        assert ("jit_loss_fn is compiled again" in err) == said, (name, err)
 
 
 @check("W6_compile_options_are_said_by_the_names_they_were_set_by")

@@ -56,7 +56,8 @@ static const xl_opt opts[] = {
     { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "length of the warm-up window in steps; 0: none (10)" },
     { "warmup-compiles", XL_OPT_SOME, &opt.warmup_compiles, "N", "end the warm-up window after N compiles instead" },
     { "watch", XL_OPT_REPEAT, &opt.watch, "MODULE",
-      "count this module as a step from the start; others count after three executions" },
+      "count this module (jit_step), or function (step), as a step from the start; others count after three "
+      "executions" },
     { "hang", XL_OPT_SECONDS, &opt.hang, "SECONDS",
       "report a compile or execute that has not returned after this long (120)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR",

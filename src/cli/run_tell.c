@@ -250,7 +250,8 @@ static void tell_unseen_one(xl_str name, const xl_run_ended *log)
         if (!m || !xl_node_is(log->p[i], "event", "compile"))
             continue;
         xl_str rest = m->s, module = xl_contract_group(xl_str_cut(&rest, '@'));
-        if (xl_str_eq(name, m->s) || xl_str_eq(name, module))
+        if (xl_run_module_is(m->s, name) || xl_run_module_is(module, name) ||
+            xl_str_eq(name, xl_node_text(log->p[i], "name")))
             return;
         bool known = false;
         for (size_t k = 0; k < ns; k++)
@@ -265,12 +266,13 @@ static void tell_unseen_one(xl_str name, const xl_run_ended *log)
     for (size_t k = 0; k < ns; k++)
         xl_buf_printf(&b, "%s%.*s", k ? ", " : "", XL_FMT(seen[k]));
     fprintf(stderr,
-            "xlane: --watch=%.*s: no module of this name was compiled, so it was not watched; there were %.*s%s\n",
+            "xlane: --watch=%.*s: no module or function of this name was compiled, so it was not watched; there were "
+            "%.*s%s\n",
             XL_FMT(name), XL_FMT(xl_buf_view(&b)), more ? ", ..." : "");
     xl_buf_fini(&b);
 }
 
-/* Names given to --watch that never came: misspelt, or without jit_ before them. */
+/* Names given to --watch that never came. */
 void xl_run_tell_unseen(const xl_run_ended *log, const xl_opt_list *watch)
 {
     for (size_t i = 0; i < watch->n; i++)

@@ -26,10 +26,11 @@ static bool calls(const xl_region *r, const char *target)
  * are no steps. */
 static bool watched(guard_state *g, const guard_compiling *c, const xl_verdict *v)
 {
-    xl_str rest = xl_str_of(g->watch), group = xl_contract_group(xl_str_of(c->module));
+    xl_str rest = xl_str_of(g->watch);
     while (rest.n) {
         xl_str one = xl_str_trim(xl_str_cut(&rest, ','));
-        if (one.n && (xl_str_is(one, c->module) || xl_str_is(one, c->name) || xl_str_eq(one, group)))
+        if (one.n && (xl_run_module_is(xl_str_of(c->module), one) || xl_run_module_is(xl_str_of(c->name), one) ||
+                      xl_str_is(one, c->called)))
             return true;
     }
     return !c->helper && v->against_module.n && c->own >= g->watch_after;

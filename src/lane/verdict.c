@@ -424,6 +424,12 @@ xl_str xl_run_module_name(xl_str module)
     return xl_contract_group(module);
 }
 
+bool xl_run_module_is(xl_str module, xl_str name)
+{
+    return xl_str_eq(name, module) || xl_str_eq(name, xl_contract_group(module)) ||
+           xl_str_eq(name, xl_run_module_name(module));
+}
+
 /* Of two processes, modules of one name are one function's if JAX says the same place of both. Where it says none of
  * either, they are taken to be: ranks are. */
 static bool one_function(const member *m, const xl_node *e, double pid)

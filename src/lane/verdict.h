@@ -102,6 +102,8 @@ typedef struct {
 
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUST_USE;
 xl_str xl_run_module_name(xl_str module); /* for people: "step" of "jit_step" */
+/* Whether that is what a user may call the module: by its own name, without its number, or by its function's. */
+bool xl_run_module_is(xl_str module, xl_str name);
 /* The function that an event is of, by its module and process; NULL: none of that name compiled. */
 const xl_run_unit *xl_run_unit_of(const xl_run_verdict *v, const xl_node *e);
 /* "`step`", or "`_lambda` (train.py:31)" where the name alone does not tell, of an event that has a module. */
