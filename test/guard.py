@@ -386,8 +386,34 @@ def _():
     explained = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
     assert "xla_dump_to" in p.stderr and "late-flag: " in explained and "xla_dump_to" in explained, (p.stderr,
         explained)
+    assert "XLANE_CPU_DEVICES" not in p.stderr + explained, (p.stderr, explained)
     p, folder = run("early", sys.executable, path, env={"XLA_FLAGS": "--xla_dump_to=/nowhere"})
     assert "has no effect" not in p.stderr, p.stderr
+
+
+@checked("L2_devices_of_the_cpu_that_the_program_asks_for_are_those_of_the_embedded_one")
+def _():
+    flag = "os.environ['XLA_FLAGS'] = '--xla_dump_to=/nowhere --xla_force_host_platform_device_count=4'\n"
+    config = "jax.config.update('jax_num_cpu_devices', 3)\n"
+    say = "print(jax.device_count(), jax.jit(jnp.sum)(jnp.ones(3)), jax.devices()[0].platform)\n"
+    begin = "import os, jax, jax.numpy as jnp\n"
+    shows, late = "the embedded device shows %s devices, since %s asks for as many of the CPU", "has no effect"
+    for name, text, n, by, env in (("flag", "import os\n" + flag + begin, 4, "XLA_FLAGS", {}),
+                                   ("config", begin + config, 3, "jax_num_cpu_devices", {}),
+                                   ("then", begin + flag, 4, "XLA_FLAGS", {}),
+                                   ("both", begin + flag + config, 3, "jax_num_cpu_devices", {}),
+                                   ("given", begin + config, 2, None, {"XLANE_CPU_DEVICES": 2}),
+                                   ("one", begin, 1, None, {})):
+        with open(os.path.join(TMP, "asks.py"), "w") as f:
+            f.write(text + say)
+        p, _ = run("asks_" + name, sys.executable, f.name, env=env)
+        assert p.stdout == "%d 3.0 xlane\n" % n and late not in p.stderr, (name, p.stdout, p.stderr)
+        assert shows % (n, by) in p.stderr if by else "embedded device shows" not in p.stderr, (name, p.stderr)
+    with open(os.path.join(TMP, "asks.py"), "w") as f:
+        f.write(begin + "jnp.ones(3) + 1\n" + flag + say)     # there is a client
+    p, folder = run("asks_late", sys.executable, f.name)
+    assert p.stdout == "1 3.0 xlane\n" and "embedded device shows" not in p.stderr, (p.stdout, p.stderr)
+    assert late in p.stderr and "; the number of embedded CPU devices is XLANE_CPU_DEVICES" in p.stderr, p.stderr
 
 
 @checked("G3_metrics_and_memory")

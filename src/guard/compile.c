@@ -145,12 +145,17 @@ static void late_flags(guard_plugin *p)
     xl_json_put_text(&e.j, "before", p->all_flags);
     xl_json_put_text(&e.j, "after", now);
     xl_json_put_str(&e.j, "words", xl_buf_view(&words));
-    xl_json_put_text(&e.j, "text",
-                     "changed after the plugin was initialised: it has no effect; set it before the program starts");
+    static const char devices[] = "xla_force_host_platform_device_count";
+    const char *then = "set it before the program starts", *more = "";
+    if (words.n && memmem(words.p, words.n, devices, sizeof devices - 1))
+        more = "; the number of embedded CPU devices is XLANE_CPU_DEVICES";
+    xl_buf text = { 0 };
+    xl_buf_printf(&text, "changed after the plugin was initialised: it has no effect; %s%s", then, more);
+    xl_json_put_str(&e.j, "text", xl_buf_view(&text));
     xl_event_end(g->run, &e);
-    guard_say(
-        "a flag changed after the plugin was initialised and has no effect: %.*s; set it before the program starts",
-        XL_FMT(xl_buf_view(&words)));
+    guard_say("a flag changed after the plugin was initialised and has no effect: %.*s; %s%s",
+              XL_FMT(xl_buf_view(&words)), then, more);
+    xl_buf_fini(&text);
     xl_buf_fini(&words);
 }
 

@@ -6,18 +6,41 @@
  * jax._src.clusters.cluster: the ranks of `xlane run -n` become a cluster that JAX detects, so that
  * jax.distributed.initialize() needs no arguments. As under JAX's other launchers a rank has one GPU, where it has not
  * been given one already.
- * jax._src.xla_bridge: the embedded device is not announced as an experimental platform, and if JAX takes its built-in
- * CPU backend, which no guard sees, that is said when it happens and not only at the end of the run. At the end of a
- * distributed program JAX closes its coordination service while its client still watches it, and warns of the closed
- * connection: once the program is over, only errors are logged.
+ * jax._src.xla_bridge: the embedded device is not announced as an experimental platform. If the program asks JAX for
+ * several devices of the CPU (jax_num_cpu_devices, or the flag in XLA_FLAGS) before the first client is made, the
+ * embedded device shows as many, where XLANE_CPU_DEVICES says no other number. If JAX takes its built-in CPU backend,
+ * which no guard sees, that is said when it happens and not only at the end of the run. At the end of a distributed
+ * program JAX closes its coordination service while its client still watches it, and warns of the closed connection:
+ * once the program is over, only errors are logged.
  * jax._src.compiler, jax._src.dispatch: see preload_function.h. */
 #ifndef XL_GUARD_PRELOAD_JAX_H
 #define XL_GUARD_PRELOAD_JAX_H
 
+static const char guard_preload_started[] =
+    "exec(compile('''\n"
+    "def asked(module):\n" /* several devices of the CPU: who asks for them means those of the embedded one */
+    "    n = getattr(getattr(module, 'num_cpu_devices', None), 'value', -1)\n"
+    "    if type(n) is int and n >= 0: return n, 'jax_num_cpu_devices'\n"
+    "    flag = '--xla_force_host_platform_device_count='\n"
+    "    given = [w[len(flag):] for w in os.environ.get('XLA_FLAGS', '').split() if w.startswith(flag)]\n"
+    "    return int(given[-1]) if given and given[-1].isdecimal() else -1, 'XLA_FLAGS'\n"
+    "def count_devices(module):\n" /* before the client is made: the device reads its environment then */
+    "    if os.environ.get('XLANE_CPU_DEVICES') or module.backends_are_initialized(): return\n"
+    "    wanted = module.config.jax_platforms.value\n"
+    "    named = os.environ.get('PJRT_NAMES_AND_LIBRARY_PATHS', '').startswith('xlane:')\n"
+    "    if wanted.split(',')[0] != 'xlane' if wanted else not named: return\n"
+    "    n, by = asked(module)\n"
+    "    if not 2 <= n <= 4096: return\n"
+    "    os.environ['XLANE_CPU_DEVICES'] = str(n)\n"
+    "    if os.environ.get('XLANE_RANK', '0') == '0':\n"
+    "        print('xlane: the embedded device shows %d devices, since %s asks for as many of the CPU '\n"
+    "              '(XLANE_CPU_DEVICES is another way to say it)' % (n, by), file=sys.stderr, flush=True)\n"
+    "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
+
 static const char guard_preload_jax[] =
     "exec(compile('''\n"
     "import os, sys\n"
-    "from _xlane import compiler, dispatch\n"
+    "from _xlane import compiler, count_devices, dispatch\n"
     "launched = os.environ.get('JAX_PLATFORMS', '')\n"
     "def cluster(module):\n"
     "    class Ranks(module.ClusterEnv):\n"
@@ -53,6 +76,8 @@ static const char guard_preload_jax[] =
     "    module._nonexperimental_plugins.add('xlane')\n"
     "    real = module.backends\n"
     "    def backends():\n"
+    "        try: count_devices(module)\n"
+    "        except Exception: pass\n"
     "        out = real()\n"
     "        if module.backends is backends:\n"
     "            module.backends = real\n"
