@@ -463,10 +463,12 @@ def _():
     assert p.stdout == "3.0 cpu\n" and p.stderr.count("built-in cpu") == 2 and "takes the embedded CPU" in p.stderr \
         and p.stderr.endswith("xlane: JAX used its built-in cpu backend; nothing was guarded\n") \
         and advice not in p.stderr, (p.stdout, p.stderr)      # the remedy once, when it happens
-    itself = step.replace("import jax,", "import jax; jax.config.update('jax_platforms', 'cpu'); import")
-    p, _ = run("itself", sys.executable, "-c", itself)
-    assert "cpu backend, as the program chose it itself over xlane; " in p.stderr and "--profile=cpu" not in p.stderr \
-        and "leave jax_platforms as it was launched" in p.stderr, p.stderr
+    by_config = step.replace("import jax,", "import jax; jax.config.update('jax_platforms', 'cpu'); import")
+    by_variable = "import os; os.environ['JAX_PLATFORMS'] = 'cpu'; " + step
+    for itself in by_config, by_variable:
+        p, _ = run("itself", sys.executable, "-c", itself)
+        assert "cpu backend, as the program chose it itself over xlane; " in p.stderr and "--profile=cpu" not in p.stderr \
+            and "leave jax_platforms (or JAX_PLATFORMS) as it was launched" in p.stderr, p.stderr
     if not glob.glob("/dev/nvidia[0-9]*"):
         p, _ = run("no_gpu", sys.executable, "-c", step, env=dict(clean, JAX_PLATFORMS="cuda,cpu"))
         assert p.stdout == "3.0 cpu\n" and "cpu backend, since it found no GPU (cuda,cpu); " in p.stderr, p.stderr

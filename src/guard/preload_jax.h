@@ -18,6 +18,11 @@
 
 static const char guard_preload_started[] =
     "exec(compile('''\n"
+    "def started(name):\n" /* as this process was: the program may have changed it since */
+    "    try:\n"
+    "        with open('/proc/self/environ', 'rb') as f: pairs = f.read().split(bytes(1))\n"
+    "    except OSError: return os.environ.get(name, '')\n"
+    "    return next((p.partition(b'=')[2].decode() for p in pairs if p.startswith(name.encode() + b'=')), '')\n"
     "def asked(module):\n" /* several devices of the CPU: who asks for them means those of the embedded one */
     "    n = getattr(getattr(module, 'num_cpu_devices', None), 'value', -1)\n"
     "    if type(n) is int and n >= 0: return n, 'jax_num_cpu_devices'\n"
@@ -40,8 +45,8 @@ static const char guard_preload_started[] =
 static const char guard_preload_jax[] =
     "exec(compile('''\n"
     "import os, sys\n"
-    "from _xlane import compiler, count_devices, dispatch\n"
-    "launched = os.environ.get('JAX_PLATFORMS', '')\n"
+    "from _xlane import compiler, count_devices, dispatch, started\n"
+    "launched = started('JAX_PLATFORMS')\n"
     "def cluster(module):\n"
     "    class Ranks(module.ClusterEnv):\n"
     "        name = 'xlane'\n"
@@ -91,7 +96,8 @@ static const char guard_preload_jax[] =
     "                elif first not in ('', 'cpu'): why = ', as the program chose it itself over %s' % launched\n"
     "                else: why = ''\n"
     "                print('xlane: JAX took its built-in cpu backend%s; that is not a PJRT plugin, so its programs '\n"
-    "                      'are neither recorded nor cached; %s' % (why, 'leave jax_platforms as it was launched'\n"
+    "                      'are neither recorded nor cached; %s' % (why, 'leave jax_platforms (or '\n"
+    "                      'JAX_PLATFORMS) as it was launched'\n"
     "                      if why and 'chose' in why else '`xlane run --profile=cpu` takes the embedded CPU device'),\n"
     "                      file=sys.stderr, flush=True)\n"
     "                note()\n"

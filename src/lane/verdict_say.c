@@ -301,7 +301,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
     if (!v->nunit && !v->gaps)
         xl_buf_puts(b, v->builtin ? "JAX took its built-in cpu backend, which is no PJRT plugin: what it compiled and "
                                     "ran there is not recorded; `xlane run --profile=cpu` takes the embedded device, "
-                                    "where the program itself sets no jax_platforms\n"
+                                    "where the program itself sets neither jax_platforms nor JAX_PLATFORMS\n"
                                   : "nothing was compiled through a plugin\n");
 }
 
