@@ -156,7 +156,7 @@ w, x = data(16, 4), data(8)
 for i in range(10):
     w = step(w, x, clip=i >= 7)
 """)
-plant("evaluation_mode", "modes", BRANCH, """
+plant("evaluation_mode", "op", BRANCH, """
 @functools.partial(jax.jit, static_argnums=3)
 def model(w, x, key, train):
     h = jnp.tanh(x @ w)
@@ -166,7 +166,7 @@ def model(w, x, key, train):
 w, x, key = data(16, 4), data(8), jax.random.key(0)
 for i in range(9):
     model(w, x, key, i % 3 != 2)
-""")
+""", words="; two values and two programs, as of a flag for training")
 plant("deeper_unroll", "op", BRANCH, """
 @functools.partial(jax.jit, static_argnums=1)
 def rollout(x, n):
