@@ -57,7 +57,7 @@ with tempfile.TemporaryDirectory() as d:
     expect("aborts_compiling", "compile-fails", "signal 11")
     p = expect("aborts_closing", "healthy", "")
     check("aborts_closing_note", "PJRT_Client_Destroy" in p.get("note", ""), p)
-    p = expect("exits", "no-device", "exited with 1")
+    p = expect("exits", "bad-setting", "exited with 1")
     check("exits_names_the_flag", "XLA_FLAGS" in p["next"], p)
     p = expect("hangs", "no-device", "did not end within", more=("--timeout=1",))
     sound = probe(f"{PLUGINS}/healthy.so")["wall"]              # what a probe takes on this machine now
@@ -84,6 +84,16 @@ with tempfile.TemporaryDirectory() as d:
     p = expect("embedded", "healthy", "", plugin="cpu")
     check("embedded_memory", len(p["devices"]) >= 1 and all(x["right"] and x["memory"]["limit"] > 0 for x
                                                             in p["devices"]), p)
+
+    # A variable that the device refuses, or that leaves a small program no memory, is what is wrong, not the device.
+    for name, value in (("DEVICES", "abc"), ("DEVICES", "0"), ("DEVICES", "100000"), ("HBM", "1")):
+        p = expect(f"setting_{name}_{value}", "bad-setting", f"XLANE_CPU_{name}", plugin="cpu",
+                   env={"XLANE_CPU_" + name: value})
+        check(f"setting_{name}_{value}_next", p["next"].startswith(f"XLANE_CPU_{name} is {value} here: change it") and
+              "driver" not in p["next"], p["next"])
+    expect("setting_that_fits", "healthy", "", plugin="cpu", env={"XLANE_CPU_DEVICES": "2", "XLANE_CPU_HBM": "1MiB"})
+    p = expect("setting_beside_a_missing_device", "no-device", "no card is plugged in", f"{PLUGINS}/nodevice.so",
+               env={"XLANE_CPU_DEVICES": "2"})
 
     # A device file held by somebody else: who, by pid and command.
     device = file("accel0", b"")

@@ -190,7 +190,7 @@ static xl_layer layer_of_probe(xl_probe_class c)
     switch (c) {
     case XL_PROBE_HEALTHY: return XL_LAYER_NONE;
     case XL_PROBE_MISSING: case XL_PROBE_NO_LOAD: case XL_PROBE_ABI: return XL_LAYER_HOST;
-    case XL_PROBE_NO_DEVICE: case XL_PROBE_HELD: return XL_LAYER_STARTUP;
+    case XL_PROBE_SETTING: case XL_PROBE_NO_DEVICE: case XL_PROBE_HELD: return XL_LAYER_STARTUP;
     default: return XL_LAYER_GRAPH;
     }
 }

@@ -141,9 +141,9 @@ XL_VERB(probe) = {
             "the result\n"
             "back and compares it with the known answer; then asks for the physical memory. The first line is one of: "
             "healthy,\n"
-            "library-missing, will-not-load, abi-mismatch, no-device, device-held, compile-fails, wrong-answer. The "
-            "exit status\n"
-            "is 0 only for healthy.",
+            "library-missing, will-not-load, abi-mismatch, bad-setting, no-device, device-held, compile-fails, "
+            "wrong-answer.\n"
+            "The exit status is 0 only for healthy.",
     .example = "xlane probe\n"
                "xlane probe --plugin=tpu --json\n"
                "xlane probe --plugin=$VIRTUAL_ENV/lib/python3.11/site-packages/libtpu/libtpu.so",

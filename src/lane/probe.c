@@ -397,6 +397,32 @@ static bool says_held(xl_str text)
     return false;
 }
 
+static bool flag_unknown(const xl_probe *p)
+{
+    return says(p->last_words, "Unknown flag") || says(p->last_words, "XLA_FLAGS");
+}
+
+/* The variable of the environment that our own plugin's error names; empty: none. */
+static xl_str setting_named(xl_str reason)
+{
+    extern char **environ;
+    for (char **e = environ; e && *e; e++) {
+        xl_str name = { *e, strcspn(*e, "=") };
+        const char *at = xl_str_starts(name, XL_STR("XLANE_CPU_")) ? memmem(reason.p, reason.n, name.p, name.n) : NULL;
+        if (at && !isalnum((unsigned char)at[name.n]) && at[name.n] != '_') /* a reason ends with 0 */
+            return xl_str_of(*e);
+    }
+    return (xl_str){ 0 };
+}
+
+/* The devices are not what is wrong if a setting keeps the plugin from showing or using them. */
+static void judge_setting(xl_probe *p)
+{
+    bool ours = p->reason.n && setting_named(p->reason).n;
+    if ((p->class == XL_PROBE_NO_DEVICE && (ours || says(p->last_words, "Unknown flag"))) || (p->class == XL_PROBE_NO_COMPILE && ours))
+        p->class = XL_PROBE_SETTING;
+}
+
 static void judge_held(xl_arena *a, xl_probe *p, int64_t code)
 {
     bool told = says_held(p->reason) || says_held(p->last_words);
@@ -419,7 +445,7 @@ static xl_str advice(xl_arena *a, const xl_probe *p)
 {
     const char *kind = p->plugin.n ? xl_plugin_kind(p->plugin.p) : NULL;
     bool tpu = kind && strcmp(kind, "tpu") == 0, cuda = kind && strcmp(kind, "cuda") == 0;
-    if (p->class != XL_PROBE_HEALTHY && (says(p->last_words, "Unknown flag") || says(p->last_words, "XLA_FLAGS")))
+    if (p->class != XL_PROBE_HEALTHY && flag_unknown(p))
         return XL_STR(
             "a flag in XLA_FLAGS or LIBTPU_INIT_ARGS is not known to this plugin: take it out and probe again");
     switch (p->class) {
@@ -442,6 +468,10 @@ static xl_str advice(xl_arena *a, const xl_probe *p)
                    ? XL_STR("name the plugin itself: libtpu.so, xla_cuda_plugin.so, libxlane-cpu.so")
                : says(p->reason, "this xlane speaks") ? XL_STR("update xlane, or install a plugin of PJRT 0.57 to 0.x")
                                                       : XL_STR("install a newer version of the plugin");
+    case XL_PROBE_SETTING: {
+        xl_str value = setting_named(p->reason), name = xl_str_cut(&value, '=');
+        return xl_strf(a, "%.*s is %.*s here: change it, or unset it, and probe again", XL_FMT(name), XL_FMT(value));
+    }
     case XL_PROBE_NO_DEVICE:
         if (says(p->ended, "within"))
             return XL_STR(
@@ -507,6 +537,7 @@ xl_error *xl_probe_run(xl_arena *a, const xl_probe_opts *opts, xl_probe *p)
     }
     xl_holders_find(a, xl_plugin_kind(choice.path), &p->holders);
     judge_held(a, p, code);
+    judge_setting(p);
     p->next = advice(a, p);
 out:
     return err;
