@@ -110,6 +110,30 @@ def _():
     assert "broken.yaml:" in xlane("profile", "show", "broken", status=1).stderr
 
 
+@checked("L1_a_plugin_that_cannot_be_read")
+def _():
+    profile("nofile", "about: a test\ndevice:\n  plugin: /nope/x.so\n")
+    profile("notext", "device:\n  plugin: /etc/passwd\n")
+    profile("nosymbol", "device:\n  plugin: %s\n" % os.path.join(BUILD, "test", "plugins", "nosymbol.so"))
+    for name, line, why in (("nofile", 3, "/nope/x.so"), ("notext", 2, "/etc/passwd")):
+        p = xlane("profile", "check", name, status=1)
+        assert "wrong  .xlane/profiles/%s.yaml:%d: device.plugin: " % (name, line) in p.stdout and why in p.stdout, p.stdout
+        assert "checked against " + why not in p.stdout, p.stdout
+        got = json.loads(xlane("profile", "check", name, "--json", status=1).stdout)
+        assert why in got["not_checked"] and got["plugin"] is None and any(f["fatal"] for f in got["findings"]), got
+        p = xlane("profile", "check", "cpu", "--plugin=" + why, status=1)
+        assert why in p.stderr and "--plugin=PATH names another" in p.stderr and not p.stdout, (p.stdout, p.stderr)
+    p = xlane("profile", "check", "cpu", "--plugin=" + PLUGIN)
+    assert "checked against " + PLUGIN in p.stdout and "wrong  " not in p.stdout, p.stdout
+    for name, line, why in (("nofile", 3, "/nope/x.so: no such file"), ("notext", 2, "/etc/passwd: not a shared library"),
+                            ("nosymbol", 2, "it exports no GetPjrtApi")):
+        p = xlane("run", "--profile", name, "--cache=off", "--", "echo", "it", "ran", status=1)
+        assert ".xlane/profiles/%s.yaml:%d: device.plugin: " % (name, line) in p.stderr and why in p.stderr, p.stderr
+        assert "it ran" not in p.stdout, p.stdout
+    profile("file", "device:\n  plugin: %s\n" % PLUGIN)
+    assert "it ran" in xlane("run", "--profile", "file", "--cache=off", "--", "echo", "it", "ran").stdout
+
+
 @checked("L2_a_profile_is_applied_before_the_runtime")
 def _():
     profile("mine", "inherits: cpu\nspmd:\n  enabled: true\nflags:\n  environment:\n    TPU_SOMETHING: here\nshapes:\n  policy: stop\n")

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "lane/flags.h"
 #include "lane/profile.h"
 #include "pjrt/plugin.h"
 
@@ -197,15 +198,23 @@ static xl_error *check(const xl_cli *cli, const char *name)
     xl_buf b = { 0 };
     xl_plugin_choice choice = { 0 };
     const char *plugin = NULL, *skipped = NULL;
+    xl_str unread = { 0 };                                 /* a file is named, and cannot be read: it will not start */
     XL_DO(xl_profile_effective(a, name, &p));
     const xl_setting *own = xl_profile_get(&p, "device.plugin");
     if (opt.plugin || (own && own->value.n)) {
         xl_error *missing =
             xl_plugin_find(a, &(xl_plugin_wish){ .named = opt.plugin ? opt.plugin : xl_str_c(a, own->value) }, &choice);
+        if (!missing)
+            missing = xl_flags_file(choice.path);
         if (missing && opt.plugin)
-            return missing;
+            return xl_error_next(missing, "--plugin=PATH names another file, --plugin=tpu or cuda finds one");
         if (missing)                                       /* a profile may be checked where its device is not */
             skipped = xl_str_c(a, xl_str_of(xl_error_message(missing)));
+        if (missing && !xl_plugin_word(xl_str_c(a, own->value)))
+            unread = xl_str_is(own->origin, "environment") ? xl_strf(a, "XLANE_PLUGIN: %s", skipped)
+                                                           : xl_strf(a, "%.*s: device.plugin: %s", XL_FMT(own->origin),
+                                                                     skipped);
+        choice.path = missing ? NULL : choice.path;
         xl_error_free(missing);
         const char *kind = choice.path ? xl_plugin_kind(choice.path) : NULL;
         if (choice.path && kind && !strcmp(kind, "cpu") && !opt.plugin)
@@ -215,6 +224,10 @@ static xl_error *check(const xl_cli *cli, const char *name)
     }
     const char *frontend = opt.frontend ? opt.frontend : jaxlib(a);
     XL_DO(xl_profile_check(a, &p, plugin, frontend, &f, &n));
+    if (unread.n) {
+        f = xl_arena_grow(a, f, sizeof *f, n, n + 1);
+        f[n++] = (xl_finding){ .fatal = true, .text = unread };
+    }
     for (size_t i = 0; i < n; i++)
         fatal += f[i].fatal;
     if (cli->json) {
@@ -272,7 +285,7 @@ XL_VERB(profile) = {
         "known flag\n"
         "names from the plugin's file without loading it, since XLA aborts the process on an unknown flag. It exits "
         "with 1 if\n"
-        "something is wrong. Without a NAME, show and check use the current environment.",
+        "something is wrong, or the plugin's file cannot be read. Without a NAME, show and check use the current environment.",
     .example = "xlane profile show tpu-v6e-spmd\n"
                "xlane profile check tpu-v6e --plugin=tpu",
     .opts = opts,

@@ -369,6 +369,7 @@ static xl_error *apply_profile(xl_arena *a, xl_profile *profile)
     xl_error *err = NULL;
     XL_DO(xl_profile_effective(a, opt.profile, profile));
     if (opt.profile) {
+        XL_DO(xl_profile_plugin(a, profile));
         XL_DO(xl_profile_apply(a, profile));
         XL_DO(embedded(a, profile));
         for (size_t i = 0; i < profile->n; i++)

@@ -31,32 +31,49 @@ static void take(xl_arena *a, const char *p, size_t n, const char *prefix, xl_fl
     }
 }
 
-xl_error *xl_flags_scan(xl_arena *a, const char *path, xl_flag_set *out)
+/* Opens a shared library to read its bytes. */
+static xl_error *open_library(const char *path, int *out, size_t *size)
 {
     struct stat st;
-    size_t cap = 0;
-    *out = (xl_flag_set){ .path = xl_str_c(a, xl_str_of(path)) };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st)) {
-        xl_error *err = xl_error_new(errno == ENOENT ? XL_CODE_NOT_FOUND : XL_CODE_UNAVAILABLE, "opening %s: %s", path,
-                                     strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return err;
-    }
-    if (!S_ISREG(st.st_mode) || st.st_size < 64) {
+    char head[4] = "";
+    xl_error *err = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hold us up */
+    if (fd < 0 || fstat(fd, &st))
+        err = xl_error_new(errno == ENOENT ? XL_CODE_NOT_FOUND : XL_CODE_UNAVAILABLE, "opening %s: %s", path,
+                           strerror(errno));
+    else if (!S_ISREG(st.st_mode) || st.st_size < 64)
+        err = XL_ERR(INVALID, "%s is not a shared library", path);
+    else if (pread(fd, head, sizeof head, 0) != sizeof head || memcmp(head, "\177ELF", sizeof head))
+        err = XL_ERR(INVALID, "%s is not a shared library (no ELF header)", path);
+    if (err && fd >= 0)
         close(fd);
-        return XL_ERR(INVALID, "%s is not a shared library", path);
-    }
-    size_t n = (size_t)st.st_size;
+    *out = err ? -1 : fd;
+    *size = err ? 0 : (size_t)st.st_size;
+    return err;
+}
+
+xl_error *xl_flags_file(const char *path)
+{
+    int fd;
+    size_t n;
+    xl_error *err = open_library(path, &fd, &n);
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+xl_error *xl_flags_scan(xl_arena *a, const char *path, xl_flag_set *out)
+{
+    size_t cap = 0, n;
+    int fd;
+    *out = (xl_flag_set){ .path = xl_str_c(a, xl_str_of(path)) };
+    xl_error *err = open_library(path, &fd, &n);
+    if (err)
+        return err;
     const char *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (p == MAP_FAILED)
         return XL_ERR(EXHAUSTED, "mapping %s: %s", path, strerror(errno));
-    if (memcmp(p, "\177ELF", 4)) {
-        munmap((void *)p, n);
-        return XL_ERR(INVALID, "%s is not a shared library (no ELF header)", path);
-    }
     madvise((void *)p, n, MADV_SEQUENTIAL);
     static const char *const prefixes[] = { "xla_", "megascale_", "tpu_" };
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)

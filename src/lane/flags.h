@@ -13,6 +13,8 @@ typedef struct {
     size_t n;
 } xl_flag_set;
 
+/* The file is there and is a shared library, of whatever machine; none of it is read. */
+xl_error *xl_flags_file(const char *path) XL_MUST_USE;
 /* Every word of the file that starts with "xla_" (or libtpu's "tpu_", "megascale_") and ends as a C string does. */
 xl_error *xl_flags_scan(xl_arena *a, const char *path, xl_flag_set *out) XL_MUST_USE;
 bool xl_flags_know(const xl_flag_set *s, xl_str name);

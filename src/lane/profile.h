@@ -59,6 +59,10 @@ typedef struct { uint64_t premapped, loader, headroom, host; } xl_host_budget;
 xl_error *xl_profile_budget(xl_arena *a, const xl_profile *p,
                             xl_host_budget *out) XL_MUST_USE; /* the error is the refusal */
 
+/* The plugin's file that the profile's own lines name: is it there, and a plugin of this machine? The error names the
+ * line. A word (tpu, cuda) is none: the program may find that plugin in a Python of its own. */
+xl_error *xl_profile_plugin(xl_arena *a, const xl_profile *p) XL_MUST_USE;
+
 typedef struct { bool fatal; xl_str text; } xl_finding;
 /* What is wrong with an effective profile. `library`: files whose strings tell the flags they know (plugin, then the
  * frontend's own XLA for XLA_FLAGS); may be none. */

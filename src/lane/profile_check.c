@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "lane/flags.h"
 #include "lane/profile.h"
+#include "pjrt/plugin.h"
 
 /* ---- the host's memory ---- */
 static uint64_t number_in(xl_arena *a, const char *path, const char *after)
@@ -188,6 +189,23 @@ out:
     *out = f.p;
     *n = f.n;
     return err;
+}
+
+xl_error *xl_profile_plugin(xl_arena *a, const xl_profile *p)
+{
+    xl_error *err = NULL;
+    xl_plugin_choice choice;
+    const xl_setting *s = xl_profile_get(p, "device.plugin");
+    const char *named = s && s->value.n && !xl_str_is(s->origin, "environment") ? xl_str_c(a, s->value) : NULL;
+    if (!named || xl_plugin_word(named))
+        return NULL;
+    err = xl_plugin_find(a, &(xl_plugin_wish){ .named = named }, &choice);
+    if (!err)
+        err = xl_plugin_inspect(choice.path);
+    if (!err && !xl_plugin_exports(a, choice.path))
+        err = XL_ERR(PRECONDITION, "%s: a library, but no PJRT plugin: it exports no GetPjrtApi", choice.path);
+    return xl_error_next(xl_error_wrap(err, "%.*s: device.plugin", XL_FMT(s->origin)),
+                         "name the plugin's file there, or one of cpu, tpu, cuda");
 }
 
 /* ---- two profiles ---- */

@@ -47,6 +47,14 @@ const char *xl_plugin_kind(const char *path)
     return k < 0 ? NULL : kinds[k].name;
 }
 
+bool xl_plugin_word(const char *named)
+{
+    bool is = false;
+    for (int k = 0; k < NKIND; k++)
+        is |= strcmp(kinds[k].name, named) == 0;
+    return is;
+}
+
 bool xl_plugin_has_devices(const char *path) { return has_devices(kind_of(path)); }
 
 typedef struct { xl_arena *a; const char **p; size_t n, cap; } list;

@@ -109,6 +109,32 @@ out:
     return err;
 }
 
+bool xl_plugin_exports(xl_arena *a, const char *path)
+{
+    enum { NAMES_MAX = 1 << 26 };
+    static const char name[] = "\0GetPjrtApi";             /* a whole name of the table, as its ends are both 0 */
+    Elf64_Ehdr head;
+    Elf64_Shdr at;
+    bool known = false, found = false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && pread(fd, &head, sizeof head, 0) == sizeof head && !memcmp(head.e_ident, ELFMAG, SELFMAG) &&
+        head.e_ident[EI_CLASS] == ELFCLASS64 && head.e_shentsize == sizeof at && head.e_shoff)
+        for (unsigned i = 0; i < head.e_shnum && !known; i++) {
+            if (pread(fd, &at, sizeof at, (off_t)(head.e_shoff + (uint64_t)i * sizeof at)) != sizeof at)
+                break;
+            if (at.sh_type != SHT_DYNSYM || at.sh_link >= head.e_shnum ||
+                pread(fd, &at, sizeof at, (off_t)(head.e_shoff + (uint64_t)at.sh_link * sizeof at)) != sizeof at ||
+                at.sh_size > NAMES_MAX)
+                continue;
+            char *names = xl_new(a, char, at.sh_size + 1);
+            known = pread(fd, names, at.sh_size, (off_t)at.sh_offset) == (ssize_t)at.sh_size;
+            found = memmem(names, at.sh_size, name, sizeof name) != NULL;
+        }
+    if (fd >= 0)
+        close(fd);
+    return found || !known;
+}
+
 /* The note lies in a PT_NOTE segment: {name size, description size, type 3, "GNU\0", id}. Whatever does not fit is
  * "none". */
 xl_str xl_plugin_build_id(xl_arena *a, const char *path)

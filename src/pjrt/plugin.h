@@ -26,6 +26,8 @@ typedef struct {
 /* Looks at the file without running any of it: is it there, is it a shared object, is it for this machine?
  * NOT_FOUND: no such file. UNAVAILABLE: it cannot be loaded here, and why. */
 xl_error *xl_plugin_inspect(const char *path) XL_MUST_USE;
+/* Does the file export GetPjrtApi, as its tables say? True where they do not say. Nothing of it runs. */
+bool xl_plugin_exports(xl_arena *a, const char *path);
 /* The build id the linker gave the file, in hexadecimal; empty if it has none. Cheap, unlike hashing half a
  * gigabyte. */
 xl_str xl_plugin_build_id(xl_arena *a, const char *path);
@@ -63,6 +65,7 @@ typedef struct {
     size_t npassed_over;
 } xl_plugin_choice;
 xl_error *xl_plugin_find(xl_arena *a, const xl_plugin_wish *wish, xl_plugin_choice *out) XL_MUST_USE;
+bool xl_plugin_word(const char *named);         /* one of tpu, cuda, cpu: a kind of plugin, not a file */
 /* Which devices a plugin is for, by its file name: "tpu", "cuda", "rocm", "cpu"; NULL if the name does not say. */
 const char *xl_plugin_kind(const char *path);
 bool xl_plugin_has_devices(const char *path);   /* are their device files here? true if the name does not say */
