@@ -214,6 +214,46 @@ def _():
     assert {e["result"] for e in got} == {"compiled"} and got[-1]["cache_reason"] == "profile", got[-1]
 
 
+@checked("C3_segments_of_a_cache_are_listed_verified_and_pruned")
+def _():
+    cache = os.path.join(TMP, "cache-segments")
+    run("seven", forked(), STEP, args=("--profile", "cpu", "--cache", cache, "--cache-segment", "host7"))
+    text = xlane("cache", "ls", "--cache", cache).stdout
+    n = int(re.search(r"^segment host7: (\d+) entr", text, re.M)[1])
+    assert n and "\n%d entr" % n in text and ", %d of them in segments; 0 bad" % n in text, text
+    assert "segment host7/ahead: 1 list of what a command loads ahead" in text, text
+    got = json.loads(xlane("cache", "ls", "--json", "--cache", cache).stdout)
+    assert not got["entries"] and [s["name"] for s in got["segments"]] == ["host7", "host7/ahead"], got
+    assert len(got["segments"][0]["entries"]) == n and got["bytes"] == sum(s["bytes"] for s in got["segments"]), got
+    run("root", forked(), STEP, args=("--profile", "cpu", "--cache", cache))
+    assert "\n%d entries, " % (2 * n) in xlane("cache", "ls", "--cache", cache).stdout
+    one = xlane("cache", "ls", "--cache", cache, "--cache-segment=host7").stdout
+    assert "\n%d entr" % n in "\n" + one.splitlines()[-1] and "segment ahead" not in one, one
+    p = xlane("cache", "ls", "--cache", cache, "--cache-segment=host8", status=1)
+    assert "has no segment 'host8'; it has ahead, host7, host7/ahead" in p.stderr, p.stderr
+    assert ", 0 of them" not in xlane("cache", "ls", "--cache", os.path.join(TMP, "cache-profile")).stdout
+    xlane("cache", "verify", "--cache", cache)
+    for part in "host7", "ahead":                          # one byte of an entry of each
+        file = glob.glob(os.path.join(cache, "segment-" + part, "??", "*.xle"))[0]
+        with open(file, "r+b") as f:
+            f.seek(-40, 2)
+            byte = f.read(1)
+            f.seek(-40, 2)
+            f.write(bytes([byte[0] ^ 1]))
+        p = xlane("cache", "verify", "--cache", cache, status=1)
+        digest = os.path.basename(os.path.dirname(file)) + os.path.basename(file)
+        assert "BAD: " in p.stdout and digest[:12] in p.stdout and "segment %s: " % part in p.stdout, p.stdout
+        assert "removed 1 entry" in xlane("cache", "prune", "--cache", cache).stdout and not os.path.exists(file)
+        xlane("cache", "verify", "--cache", cache)
+    packed = os.path.join(TMP, "segment.pack")
+    assert "%d entr" % (n - 1) in xlane("cache", "export", packed, "--cache", cache, "--cache-segment=host7").stdout
+    xlane("cache", "import", packed, "--cache", cache, "--cache-segment=host9")
+    assert "segment host9: %d entr" % (n - 1) in xlane("cache", "ls", "--cache", cache).stdout
+    xlane("cache", "prune", "--cache", cache, "--max=1", "--cache-segment=host9")
+    text = xlane("cache", "ls", "--cache", cache).stdout
+    assert "segment host9: 0 entries" in text and "segment host7: %d entr" % (n - 1) in text, text
+
+
 @checked("M4_a_smaller_candidate_is_tried_in_the_compile_window")
 def _():
     p, folder = run("smaller", forked(), STEP, "--n", "2048",

@@ -8,10 +8,12 @@
 #include "base/time.h"
 #include "cli/cli.h"
 
-static struct { const char *dir; uint64_t max; } opt;
+static struct { const char *dir, *segment; uint64_t max; } opt;
 static const xl_opt opts[] = {
     { "cache", XL_OPT_STR, &opt.dir, "DIR", "the cache folder (XLANE_CACHE, else ~/.cache/xlane)" },
-    { "max", XL_OPT_SIZE, &opt.max, "SIZE", "prune: keep at most this much" },
+    { "cache-segment", XL_OPT_STR, &opt.segment, "NAME",
+      "this segment of the cache alone, as of `xlane run --cache-segment` (ls, verify, prune: all; export, import: none)" },
+    { "max", XL_OPT_SIZE, &opt.max, "SIZE", "prune: keep at most this much, in each segment too" },
     { 0 },
 };
 
@@ -28,64 +30,162 @@ static xl_error *none(const char *dir)
                   dir);
 }
 
+/* A folder of entries: the cache's own, or a segment's. */
+typedef struct {
+    const char *name;                                      /* of the segment; "": the cache's own folder */
+    char *dir;
+    bool lists;                                            /* its entries are lists of what to load ahead */
+    xl_cache_entry *e;
+    size_t n, bad;
+    uint64_t bytes;
+} part;
+
+/* The folder that was named, or the segment, and the segments below it. */
+static xl_error *parts(const xl_cli *cli, const char *dir, part **out, size_t *n)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_str *name;
+    size_t nname, cap = 0;
+    const char *only = opt.segment;
+    *out = NULL;
+    *n = 0;
+    XL_DO(xl_cache_segments(a, dir, &name, &nname));
+    part first = { .name = only ? only : "" };
+    XL_DO(xl_cache_where(a, dir, only, &first.dir));
+    if (only && !xl_file_stat(first.dir, NULL)) {
+        xl_buf all = { 0 };
+        for (size_t i = 0; i < nname; i++)
+            xl_buf_printf(&all, "%s%.*s", i ? ", " : "", XL_FMT(name[i]));
+        err = XL_ERR(NOT_FOUND, "%s has no segment '%s'; %s%s", dir, only, all.n ? "it has " : "it has none",
+                     all.n ? all.p : "");
+        xl_buf_fini(&all);
+        goto out;
+    }
+    XL_PUSH(a, *out, *n, cap, first);
+    for (size_t i = 0; i < nname; i++) {
+        part p = { .name = name[i].p };
+        if (only && !xl_str_starts(name[i], xl_strf(a, "%s/", only)))
+            continue;
+        XL_DO(xl_cache_where(a, dir, p.name, &p.dir));
+        XL_PUSH(a, *out, *n, cap, p);
+    }
+    for (size_t i = 0; i < *n; i++)
+        (*out)[i].lists = xl_str_is(xl_path_base(xl_str_of((*out)[i].name)), XL_CACHE_AHEAD);
+out:
+    return err;
+}
+
+static xl_error *read_part(xl_arena *a, part *p)
+{
+    xl_error *err = NULL;
+    XL_DO(xl_cache_list(a, p->dir, &p->e, &p->n));
+    for (size_t i = 0; i < p->n; i++) {
+        p->bad += p->e[i].bad != NULL;
+        p->bytes += p->e[i].bytes;
+    }
+out:
+    return err;
+}
+
+static void put_entries(xl_json *j, const part *p)
+{
+    xl_json_key(j, "entries");
+    xl_json_list(j);
+    for (size_t i = 0; i < p->n; i++) {
+        const xl_cache_entry *e = &p->e[i];
+        xl_json_map(j);
+        xl_json_put_str(j, "file", e->file);
+        xl_json_put_str(j, "module", e->module);
+        xl_json_put_int(j, "bytes", (int64_t)e->bytes);
+        xl_json_put_num(j, "compile_seconds", e->compile_seconds);
+        xl_json_put_num(j, "created", e->created);
+        xl_json_put_num(j, "used", e->used);
+        xl_json_put_str(j, "host", e->host);
+        xl_json_put_text(j, "bad", e->bad);
+        xl_json_key(j, "parts");
+        xl_json_map(j);
+        for (uint32_t k = 0; k < e->n; k++) {
+            xl_json_keyn(j, e->name[k]);
+            xl_json_str(j, e->value[k]);
+        }
+        xl_json_end(j);
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+}
+
+static const char *noun(const part *p, size_t n)
+{
+    return p->lists ? n == 1 ? "list of what a command loads ahead" : "lists of what commands load ahead"
+                    : n == 1 ? "entry" : "entries";
+}
+
+static void say_part(xl_buf *b, const part *p, bool verify)
+{
+    char size[32];
+    if (*p->name)
+        xl_buf_printf(b, "segment %s: %zu %s, %s; %zu bad\n", p->name, p->n, noun(p, p->n),
+                      xl_size_words((double)p->bytes, size), p->bad);
+    for (size_t i = 0; i < p->n; i++) {
+        const xl_cache_entry *e = &p->e[i];
+        char iso[XL_TIME_ISO];
+        if (!e->bad && (verify || p->lists))               /* a list says nothing to people */
+            continue;
+        xl_buf_printf(b, "%.12s  %9.1f KiB  %10.1f ms to compile  used %s  %.*s%s%s\n", e->file.p,
+                      (double)e->bytes / 1024, e->compile_seconds * 1e3, xl_time_iso(e->used, iso),
+                      XL_FMT(e->module.n ? e->module : XL_STR("?")), e->bad ? "  BAD: " : "", e->bad ? e->bad : "");
+    }
+}
+
 static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
 {
     xl_error *err = NULL;
-    xl_cache_entry *e;
-    size_t n, bad = 0;
+    part *p;
+    size_t n, bad = 0, entries = 0, apart = 0;
     uint64_t bytes = 0;
     char size[32];
     xl_buf b = { 0 };
     if (!xl_file_stat(dir, NULL))
         return none(dir);
-    XL_DO(xl_cache_list(cli->arena, dir, &e, &n));
+    XL_DO(parts(cli, dir, &p, &n));
     for (size_t i = 0; i < n; i++) {
-        bad += e[i].bad != NULL;
-        bytes += e[i].bytes;
+        XL_DO(read_part(cli->arena, &p[i]));
+        bad += p[i].bad;
+        bytes += p[i].bytes;
+        entries += p[i].lists && i ? 0 : p[i].n;
+        apart += p[i].lists || !i ? 0 : p[i].n;
     }
-    const char *others = xl_cache_writers(cli->arena, dir);
+    const char *others = xl_cache_writers(cli->arena, p[0].dir);
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
-        xl_json_put_text(&j, "folder", dir);
+        xl_json_put_text(&j, "folder", p[0].dir);
         xl_json_put_int(&j, "bytes", (int64_t)bytes);
         xl_json_put_int(&j, "bad", (int64_t)bad);
         xl_json_put_text(&j, "writers", others);
-        xl_json_key(&j, "entries");
+        put_entries(&j, &p[0]);
+        xl_json_key(&j, "segments");
         xl_json_list(&j);
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 1; i < n; i++) {
             xl_json_map(&j);
-            xl_json_put_str(&j, "file", e[i].file);
-            xl_json_put_str(&j, "module", e[i].module);
-            xl_json_put_int(&j, "bytes", (int64_t)e[i].bytes);
-            xl_json_put_num(&j, "compile_seconds", e[i].compile_seconds);
-            xl_json_put_num(&j, "created", e[i].created);
-            xl_json_put_num(&j, "used", e[i].used);
-            xl_json_put_str(&j, "host", e[i].host);
-            xl_json_put_text(&j, "bad", e[i].bad);
-            xl_json_key(&j, "parts");
-            xl_json_map(&j);
-            for (uint32_t k = 0; k < e[i].n; k++) {
-                xl_json_keyn(&j, e[i].name[k]);
-                xl_json_str(&j, e[i].value[k]);
-            }
-            xl_json_end(&j);
+            xl_json_put_text(&j, "name", p[i].name);
+            xl_json_put_text(&j, "folder", p[i].dir);
+            xl_json_put_int(&j, "bytes", (int64_t)p[i].bytes);
+            xl_json_put_int(&j, "bad", (int64_t)p[i].bad);
+            put_entries(&j, &p[i]);
             xl_json_end(&j);
         }
         xl_json_end(&j);
         xl_json_end(&j);
     } else {
-        for (size_t i = 0; i < n; i++) {
-            char iso[XL_TIME_ISO];
-            if (verify && !e[i].bad)
-                continue;
-            xl_buf_printf(&b, "%.12s  %9.1f KiB  %10.1f ms to compile  used %s  %.*s%s%s\n", e[i].file.p,
-                          (double)e[i].bytes / 1024, e[i].compile_seconds * 1e3, xl_time_iso(e[i].used, iso),
-                          XL_FMT(e[i].module.n ? e[i].module : XL_STR("?")), e[i].bad ? "  BAD: " : "",
-                          e[i].bad ? e[i].bad : "");
-        }
-        xl_buf_printf(&b, "%zu entr%s, %s in %s; %zu bad%s\n", n, n == 1 ? "y" : "ies",
-                      xl_size_words((double)bytes, size), dir, bad, bad ? "; `xlane cache prune` removes them" : "");
+        for (size_t i = 0; i < n; i++)
+            say_part(&b, &p[i], verify);
+        xl_buf_printf(&b, "%zu %s, %s in %s", entries, noun(&(part){ .lists = p[0].lists }, entries),
+                      xl_size_words((double)bytes, size), p[0].dir);
+        if (apart)
+            xl_buf_printf(&b, ", %zu of them in segments", apart);
+        xl_buf_printf(&b, "; %zu bad%s\n", bad, bad ? "; `xlane cache prune` removes them" : "");
         if (*others)
             xl_buf_printf(&b, "%s\n", others);
     }
@@ -94,6 +194,40 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
     err = xl_cli_put(&b);
 out:
     xl_buf_fini(&b);
+    return err;
+}
+
+/* The lists of what to load ahead have a bound of their own: of them only what is damaged goes. */
+static xl_error *prune(const xl_cli *cli, const char *dir, size_t *removed, uint64_t *freed)
+{
+    xl_error *err = NULL;
+    part *p;
+    size_t n;
+    XL_DO(parts(cli, dir, &p, &n));
+    for (size_t i = 0; i < n; i++) {
+        size_t went = 0;
+        uint64_t bytes = 0;
+        XL_DO(xl_cache_prune(cli->arena, p[i].dir, p[i].lists ? 0 : opt.max, &went, &bytes));
+        *removed += went;
+        *freed += bytes;
+    }
+out:
+    return err;
+}
+
+/* Takes entries into the folder, or into a segment that is made if need be. */
+static xl_error *take_in(const xl_cli *cli, const char *dir, const char *file, size_t *n)
+{
+    xl_error *err = NULL;
+    xl_cache *made = NULL;
+    *n = 0;
+    if (opt.segment) {
+        XL_DO(xl_cache_open(dir, &(xl_cache_opts){ .segment = opt.segment }, &made));
+        dir = xl_cache_dir(made);
+    }
+    err = xl_cache_import(cli->arena, dir, file, n);
+out:
+    xl_cache_close(made);
     return err;
 }
 
@@ -141,12 +275,16 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
     if ((!strcmp(what, "prune") || !strcmp(what, "export")) && !xl_file_stat(dir, NULL))
         return none(dir);
     if (!strcmp(what, "prune")) {
-        XL_DO(xl_cache_prune(cli->arena, dir, opt.max, &n, &freed));
+        XL_DO(prune(cli, dir, &n, &freed));
         err = done(cli, dir, NULL, n, freed,
                    xl_strf(cli->arena, "removed %zu entr%s, freed %s", n, n == 1 ? "y" : "ies",
                            xl_size_words((double)freed, size))
                        .p);
     } else if (!strcmp(what, "export")) {
+        part *p;
+        size_t nparts;
+        XL_DO(parts(cli, dir, &p, &nparts));
+        dir = p[0].dir;
         XL_DO(xl_error_next(xl_cache_export(cli->arena, dir, argv[1], &n), "`xlane cache export FILE` writes another"));
         err = done(
             cli, dir, argv[1], n, 0,
@@ -154,7 +292,7 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
                     n == 1 ? "y" : "ies", argv[1])
                 .p);
     } else if (!strcmp(what, "import")) {
-        err = xl_cache_import(cli->arena, dir, argv[1], &n);
+        err = take_in(cli, dir, argv[1], &n);
         if (err) {
             err = xl_error_code(err) == XL_CODE_NOT_FOUND   ? xl_error_next(err, "check its path")
                   : xl_error_code(err) == XL_CODE_DATA_LOSS ? xl_error_next(err, "copy it again, or export it again")
@@ -176,7 +314,8 @@ XL_VERB(cache) = {
     .args = "ls|list|verify|prune|export FILE|import FILE",
     .help = "the executable cache: list, verify, prune, export, import",
     .more =
-        "verify exits with 1 when an entry is damaged.\n"
+        "verify exits with 1 when an entry is damaged. ls, verify and prune go through the segments too: those of\n"
+        "`xlane run --cache-segment`, and \"ahead\", the lists of what commands load ahead (docs/guard.md).\n"
         "export writes all valid entries into one file; import adds the entries of such a file, so that one host can\n"
         "warm the caches of a fleet.",
     .example = "xlane cache ls --cache /var/cache/xlane",

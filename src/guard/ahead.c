@@ -292,7 +292,7 @@ void guard_ahead_start(guard_plugin *p, PJRT_Client *client)
         return;
     xl_error *err = guard_platform(p, client, &A.topology, &A.versions);
     if (!err)
-        err = xl_cache_segment(g->cache, "ahead", 16 << 20, &A.lists);
+        err = xl_cache_segment(g->cache, XL_CACHE_AHEAD, 16 << 20, &A.lists);
     if (err)
         guard_fault(g, "loading ahead", err);
     if (!A.lists || A.topology.failed || A.versions.failed)

@@ -1070,6 +1070,54 @@ const char *xl_cache_writers(xl_arena *a, const char *named)
 }
 
 /* ---- looking after a folder -------------------------------------------------------------------------------------- */
+static const char segment_prefix[] = "segment-";
+
+xl_error *xl_cache_where(xl_arena *a, const char *named, const char *segment, char **out)
+{
+    xl_error *err = NULL;
+    xl_str rest = xl_str_of(segment);
+    *out = NULL;
+    XL_DO(look(a, named, out));
+    while (rest.n) {                                       /* "host7/ahead" is a segment of a segment */
+        xl_str part = xl_str_cut(&rest, '/');
+        *out = xl_path_join(a, *out, xl_strf(a, "%s%.*s", segment_prefix, XL_FMT(part)).p);
+    }
+out:
+    return err;
+}
+
+static void add_segments(xl_arena *a, const char *dir, xl_str above, xl_str **out, size_t *n, size_t *cap)
+{
+    xl_str *names = NULL;
+    size_t have = 0;
+    xl_file_info st;
+    xl_error_free(xl_dir_list(a, dir, &names, &have));
+    for (size_t i = 0; i < have; i++) {
+        xl_str name = names[i];
+        char *path = xl_path_join(a, dir, xl_str_c(a, name));
+        if (!xl_str_starts(name, XL_STR(segment_prefix)) || !xl_file_stat(path, &st) || !st.dir)
+            continue;
+        name = (xl_str){ name.p + sizeof segment_prefix - 1, name.n - (sizeof segment_prefix - 1) };
+        name = xl_strf(a, "%.*s%s%.*s", XL_FMT(above), above.n ? "/" : "", XL_FMT(name));
+        XL_PUSH(a, *out, *n, *cap, name);
+        if (!above.n)
+            add_segments(a, path, name, out, n, cap);
+    }
+}
+
+xl_error *xl_cache_segments(xl_arena *a, const char *named, xl_str **out, size_t *n)
+{
+    xl_error *err = NULL;
+    char *dir;
+    size_t cap = 0;
+    *out = NULL;
+    *n = 0;
+    XL_DO(look(a, named, &dir));
+    add_segments(a, dir, (xl_str){ 0 }, out, n, &cap);
+out:
+    return err;
+}
+
 typedef struct { xl_arena *a; const xl_key *key; xl_cache_entry *p; size_t n, cap; } listing;
 
 static void list_one(void *ctx, const char *path, xl_str file)

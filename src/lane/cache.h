@@ -84,6 +84,13 @@ typedef struct {
     uint32_t n;                                            /* parts */
     xl_str name[XL_KEY_PARTS], value[XL_KEY_PARTS];
 } xl_cache_entry;
+/* The folder that is really used for `dir`, and below it for a segment of that name; it need not be there. */
+xl_error *xl_cache_where(xl_arena *a, const char *dir, const char *segment, char **out) XL_MUST_USE;
+/* The segments below a folder that is there, by the names that xl_cache_where takes, and those inside them
+ * ("host7/ahead"). XL_CACHE_AHEAD is the name of those that keep what the guard loads ahead. */
+#define XL_CACHE_AHEAD "ahead"
+xl_error *xl_cache_segments(xl_arena *a, const char *dir, xl_str **out, size_t *n) XL_MUST_USE;
+/* Of one folder, without its segments, as are all functions below. */
 xl_error *xl_cache_list(xl_arena *a, const char *dir, xl_cache_entry **out, size_t *n) XL_MUST_USE;
 /* Removes damaged entries, left-over temporary files, and the least recently used beyond max_bytes. */
 xl_error *xl_cache_prune(xl_arena *a, const char *dir, uint64_t max_bytes, size_t *removed,
