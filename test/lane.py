@@ -164,11 +164,11 @@ def _():
     profile("diag", "inherits: [cpu, debug-recompile]\n")
     p, folder = run("diag", sys.executable, STEP, args=("--profile", "diag", "--summary"))
     _, plain = run("plain", forked(), STEP, args=("--profile", "cpu"))
-    assert re.search(r"diagnostic: JAX_\w+ is \w+ \(built-in debug-recompile", p.stderr), p.stderr
-    assert "(environment), which adds work" not in p.stderr and "profile diag says" not in p.stderr, p.stderr
+    assert re.search(r"diagnostic: JAX_\w+=\w+ \(built-in debug-recompile[^)]*\) adds work", p.stderr), p.stderr
+    assert "(environment) adds work" not in p.stderr and "profile diag says" not in p.stderr, p.stderr
     p, set_here = run("variable", sys.executable, STEP, args=("--profile", "cpu", "--summary"),
                       env={"JAX_LOG_COMPILES": "1"})
-    assert "diagnostic: JAX_LOG_COMPILES is 1 (environment), which adds work" in p.stderr, p.stderr
+    assert "diagnostic: JAX_LOG_COMPILES=1 (environment) adds work: " in p.stderr, p.stderr
     out = xlane("metrics", set_here).stdout
     assert out.startswith("DIAGNOSTIC RUN (JAX_LOG_COMPILES=1, set in the environment): "), out
     for out in (xlane("explain", folder).stdout, xlane("explain", plain, folder).stdout,
@@ -177,6 +177,29 @@ def _():
     assert "diagnostic profile" in xlane("receipt", "show", folder).stdout
     assert json.loads(xlane("metrics", folder, "--json").stdout)["diagnostic"] is True
     assert not xlane("explain", plain).stdout.startswith("DIAGNOSTIC")
+
+
+@checked("L4_a_flag_that_the_device_does_not_read_is_no_diagnostic")
+def _():
+    flags = {"XLA_FLAGS": "--xla_dump_to=" + os.path.join(TMP, "dump")}
+    p, folder = run("unread", forked(), STEP, args=("--profile", "cpu", "--summary"), env=flags)
+    assert "diagnostic" not in p.stderr and not xlane("explain", folder).stdout.startswith("DIAGNOSTIC"), p.stderr
+    assert json.load(open(os.path.join(folder, "run.json")))["diagnostic"] is False
+    assert "diagnostic" not in xlane("receipt", "show", folder).stdout
+    assert "(diagnostic" not in xlane("profile", "show", "cpu", env=flags).stdout
+    # Known only when it ran: nothing names a plugin here.
+    named = dict(flags, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN)
+    p, folder = run("unread2", sys.executable, STEP, args=("--summary",), env=named)
+    assert "diagnostic" not in p.stderr and not xlane("explain", folder).stdout.startswith("DIAGNOSTIC"), p.stderr
+    # Of another device, and of one that is not known.
+    assert "(diagnostic" in xlane("profile", "show", "cuda", env=flags).stdout
+    p, folder = run("read", "true", args=("--summary",), env=flags)
+    said = "--xla_dump_to=%s in XLA_FLAGS" % os.path.join(TMP, "dump")
+    assert "diagnostic: %s (environment) adds work: " % said in p.stderr, p.stderr
+    about = json.load(open(os.path.join(folder, "run.json")))
+    assert about["diagnostic"] is True and about["diagnostic_by"] == said, about
+    assert "(diagnostic" not in xlane("profile", "show", "cuda",
+                                      env={"LIBTPU_INIT_ARGS": "--xla_dump_to=x"}).stdout
 
 
 @checked("L5_two_runs_say_what_moved")

@@ -20,6 +20,7 @@
 #include "lane/profile.h"
 #include "lane/receipt.h"
 #include "lane/run.h"
+#include "pjrt/plugin.h"
 
 static struct {
     const char *profile, *cache, *segment, *policy, *runs, *name, *prometheus, *capture, *capture_module;
@@ -201,6 +202,30 @@ static const char *python_first(xl_arena *a, const char *program)
     return before;
 }
 
+/* The devices that the run's clients had: flags that none of them reads added no work. */
+static void devices_ran(xl_arena *a, xl_profile *p, const xl_run_ended *log)
+{
+    const char *kind = NULL;
+    bool any = false;
+    for (size_t i = 0; i < log->n; i++) {
+        const xl_node *plugin = xl_node_is(log->p[i], "event", "client") ? xl_node_get(log->p[i], "plugin") : NULL;
+        const char *own = plugin ? xl_plugin_kind(xl_str_c(a, plugin->s)) : NULL;
+        if (!plugin || (any && own && !strcmp(own, "cpu")))
+            continue;
+        kind = own;
+        any = true;
+        if (!own || !strcmp(own, "tpu"))                   /* reads all of them, or may */
+            break;
+    }
+    if (!any)
+        return;
+    xl_profile_device(p, kind);
+    if (p->diagnostic)
+        setenv("XLANE_DIAGNOSTIC", "1", 1);
+    else
+        unsetenv("XLANE_DIAGNOSTIC");
+}
+
 /* "JAX_LOG_COMPILES=1": the diagnostic switches, where the environment has them and the profile none; else empty. */
 static xl_str only_environment(xl_arena *a, const xl_profile *p)
 {
@@ -211,7 +236,7 @@ static xl_str only_environment(xl_arena *a, const xl_profile *p)
             continue;
         if (!s->var || !xl_str_is(s->origin, "environment"))
             return (xl_str){ "", 0 };
-        all = xl_strf(a, "%.*s%s%s=%.*s", XL_FMT(all), all.n ? " " : "", s->var, XL_FMT(s->value));
+        all = xl_strf(a, "%.*s%s%.*s", XL_FMT(all), all.n ? " and " : "", XL_FMT(xl_setting_words(a, s)));
     }
     return all;
 }
@@ -587,6 +612,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_run_ended log = { 0 };
     if (recorded)
         xl_run_ended_read(a, dir, &log);
+    devices_ran(a, &profile, &log);
     xl_error *unrecorded =
         leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code, &log) : NULL;
     if (unrecorded && !told_full)

@@ -177,8 +177,8 @@ void xl_run_tell_summary(xl_arena *a, const char *dir, const xl_profile *p, doub
         if (!xl_setting_diagnoses(s))
             continue;
         slow++;
-        fprintf(stderr, "xlane: diagnostic: %.*s is %.*s (%.*s), which adds work: the timings are no benchmark\n",
-                XL_FMT(s->var && !s->flag ? xl_str_of(s->var) : s->name), XL_FMT(s->value), XL_FMT(s->origin));
+        fprintf(stderr, "xlane: diagnostic: %.*s (%.*s) adds work: the timings are no benchmark\n",
+                XL_FMT(xl_setting_words(a, s)), XL_FMT(s->origin));
     }
     if (p->diagnostic && !slow)
         fprintf(stderr, "xlane: diagnostic: profile %.*s says that it adds work; its timings are no benchmark\n",

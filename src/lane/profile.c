@@ -11,6 +11,7 @@
 #include "lane/flags.h"
 #include "lane/profile_text.h"
 #include "pjrt/gate.h"
+#include "pjrt/plugin.h"
 
 typedef enum {
     KIND_BOOL,
@@ -354,7 +355,7 @@ static xl_error *read_profile(reader *r, xl_str name, int from, int depth)
     XL_DO(xl_node_get_str(root, "about", &r->p->about));
     bool diagnostic = false;                               /* a diagnostic parent makes a diagnostic child */
     XL_DO(xl_node_get_bool(root, "diagnostic", &diagnostic));
-    r->p->diagnostic |= diagnostic;
+    r->p->declared |= diagnostic;
     for (size_t i = 0; i < root->n; i++) {
         xl_str key = root->kid[i]->key;
         if (xl_str_is(key, "flags"))
@@ -376,7 +377,30 @@ static int by_name(const void *x, const void *y)
 
 bool xl_setting_diagnoses(const xl_setting *s)
 {
-    return s->use == XL_USE_DIAG && s->value.n && !xl_str_is(s->value, "0") && !xl_str_is(s->value, "false");
+    return s->use == XL_USE_DIAG && !s->unread && s->value.n && !xl_str_is(s->value, "0") && !xl_str_is(s->value, "false");
+}
+
+xl_str xl_setting_words(xl_arena *a, const xl_setting *s)
+{
+    if (s->flag)
+        return xl_strf(a, "--%.*s=%.*s in %s", XL_FMT(s->word), XL_FMT(s->value), s->var);
+    return s->var ? xl_strf(a, "%s=%.*s", s->var, XL_FMT(s->value))
+                  : xl_strf(a, "%.*s=%.*s", XL_FMT(s->name), XL_FMT(s->value));
+}
+
+static void mark(xl_profile *p)
+{
+    p->diagnostic = p->declared;
+    for (size_t i = 0; i < p->n; i++)
+        p->diagnostic |= xl_setting_diagnoses(&p->set[i]);
+}
+
+void xl_profile_device(xl_profile *p, const char *kind)
+{
+    bool embedded = kind && !strcmp(kind, "cpu"), tpu = !kind || !strcmp(kind, "tpu");
+    for (size_t i = 0; i < p->n; i++)
+        p->set[i].unread = p->set[i].flag && (embedded || (!tpu && !strcmp(p->set[i].var, lists[1].var)));
+    mark(p);
 }
 
 static void finish(xl_profile *p)
@@ -389,7 +413,6 @@ static void finish(xl_profile *p)
     xl_hash_init(&h);
     for (size_t i = 0; i < p->n; i++) {
         const xl_setting *s = &p->set[i];
-        p->diagnostic |= xl_setting_diagnoses(s);
         if (s->use != XL_USE_CODE || !s->value.n || xl_str_is(s->origin, "environment") ||
             xl_str_is(s->origin, "default"))
             continue;
@@ -397,6 +420,7 @@ static void finish(xl_profile *p)
         xl_hash_str(&h, s->name);
         xl_hash_str(&h, s->value);
     }
+    mark(p);
     xl_digest d = xl_hash_final(&h);
     snprintf(p->digest, sizeof p->digest, "%.16s", any ? xl_digest_hex(&d, hex) : "none");
 }
@@ -524,6 +548,10 @@ xl_error *xl_profile_effective(xl_arena *a, const char *name, xl_profile *out)
                                   .use = rows[i].use });
     }
     finish(out);
+    const xl_setting *plugin = xl_profile_get(out, "device.plugin");
+    const char *named = plugin && plugin->value.n ? xl_str_c(a, plugin->value) : NULL;
+    if (named)
+        xl_profile_device(out, xl_plugin_word(named) ? named : xl_plugin_kind(named));
 out:
     return err;
 }

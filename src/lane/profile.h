@@ -23,13 +23,16 @@ typedef struct {
     xl_str origin;           /* "tpu.yaml:12", "built-in tpu.yaml:12", "environment", "default" */
     xl_str shadow;           /* what the environment said and does not count; empty: nothing else */
     bool bytes;              /* the value is a size in bytes */
+    bool unread;             /* a flag that the device does not read, so that it does nothing */
     xl_setting_use use;
 } xl_setting;
 bool xl_setting_diagnoses(const xl_setting *s);            /* a debug setting that is on: it costs time */
+xl_str xl_setting_words(xl_arena *a, const xl_setting *s); /* "JAX_LOG_COMPILES=1", "--xla_dump_to=x in XLA_FLAGS" */
 
 typedef struct {
     xl_str name, file, about;
-    bool diagnostic;         /* it says so itself, or a debug setting is on */
+    bool declared;           /* a file of it says that it is diagnostic */
+    bool diagnostic;         /* that, or a debug setting is on */
     xl_str *chain;           /* the files it is made of, the first inherited first */
     size_t nchain;
     xl_setting *set;
@@ -45,6 +48,9 @@ xl_error *xl_profile_list(xl_arena *a, xl_profile_row **out, size_t *n) XL_MUST_
 xl_error *xl_profile_load(xl_arena *a, const char *name, xl_profile *out) XL_MUST_USE;
 /* What will hold: the profile, the rest of the environment, the defaults. NULL name: no profile at all. */
 xl_error *xl_profile_effective(xl_arena *a, const char *name, xl_profile *out) XL_MUST_USE;
+/* The flags of XLA_FLAGS and LIBTPU_INIT_ARGS count where the device reads them: which kind it is, as of
+ * xl_plugin_kind; NULL: not known, so all count. An effective profile has been told the kind it names itself. */
+void xl_profile_device(xl_profile *p, const char *kind);
 const xl_setting *xl_profile_get(const xl_profile *p, const char *name);   /* NULL: not set */
 
 /* Puts an effective profile into this process's environment, with XLANE_PROFILE=name@digest. Fails, and changes

@@ -116,6 +116,27 @@ TEST(a_diagnostic_setting_marks_and_does_not_change_the_key)
     CHECK(strcmp(p.digest, q.digest));
 }
 
+TEST(flags_count_where_the_device_reads_them)
+{
+    xl_profile p;
+    home();
+    setenv("XLA_FLAGS", "--xla_dump_to=x", 1);
+    CHECK_OK(xl_profile_effective(&a, NULL, &p));
+    CHECK(p.diagnostic);                                   /* no device is named */
+    const xl_setting *s = xl_profile_get(&p, "flags.xla.xla_dump_to");
+    CHECK(xl_str_is(xl_setting_words(&a, s), "--xla_dump_to=x in XLA_FLAGS"));
+    xl_profile_device(&p, "cpu");
+    CHECK(!p.diagnostic && !xl_setting_diagnoses(s));
+    xl_profile_device(&p, "cuda");
+    CHECK(p.diagnostic && xl_setting_diagnoses(s));
+    CHECK_OK(xl_profile_effective(&a, "cpu", &p));
+    CHECK(!p.diagnostic);
+    CHECK_OK(xl_profile_effective(&a, "debug-dump", &p));
+    xl_profile_device(&p, "cpu");
+    CHECK(p.diagnostic);                                   /* its file says so */
+    unsetenv("XLA_FLAGS");
+}
+
 TEST(premapped_buffers_are_checked_against_the_host) /* L6 */
 {
     xl_profile p;
