@@ -67,6 +67,7 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
     xl_buf b = { 0 }, texts = { 0 };
     const char *from = argc ? argv[0] : "-";
     int sig = 0;
+    bool of_run = false;
     xl_file_info info;
     xl_phase phase = !strcmp(opt.phase, "startup") ? XL_PHASE_STARTUP
                      : !strcmp(opt.phase, "run")   ? XL_PHASE_RUN
@@ -86,6 +87,7 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
         }
         if (attempts(cli, dir, &b))
             return xl_cli_put(&b);
+        of_run = true;
         phase = xl_run_phase(a, dir, &texts);
         text = xl_str_dup(a, xl_buf_view(&texts));
         const xl_node *end = last_end(a, dir), *status = xl_node_get(end, "status"),
@@ -112,6 +114,9 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
     bool known = f.boundary != XL_AT_UNKNOWN;
     if (!known)
         xl_cli_exit(cli, XL_EXIT_FAILED);
+    if (!known && of_run)
+        f.text = "nothing that this run recorded is a failure that xlane knows: give the whole log of every rank, from "
+                 "its first error on (xlane classify LOG)";
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
