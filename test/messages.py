@@ -38,6 +38,8 @@ write("book.txt", "the quick brown fox jumps over the lazy dog. " * 200)
 write("empty.yaml", "")
 write("script.py", "")
 write("pass.py", "")
+write("scr ipt.py", "")
+write("add it.gz", "")
 write("afile", "")
 write("typo.yaml", "data:\n  train: book.txt\noptimiser:\n  lr: 1\n")
 write("add.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.add %x, %x : tensor<f32>\n  return %0 : tensor<f32>\n}\n")
@@ -46,8 +48,9 @@ write("bad.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = sta
 # is here.
 write("venv/lib/python3.11/site-packages/libtpu/libtpu.so", "")
 os.symlink("lib", TMP + "/venv/lib64")
-with open(TMP + "/add.mlir", "rb") as f, open(TMP + "/add.mlir.gz", "wb") as g:
-    g.write(gzip.compress(f.read()))
+for packed in "add.mlir.gz", "add it.gz":
+    with open(TMP + "/add.mlir", "rb") as f, open(TMP + "/" + packed, "wb") as g:
+        g.write(gzip.compress(f.read()))
 with open(TMP + "/add.mlir", "rb") as f, open(TMP + "/add.mlir.zst", "wb") as g:
     data = f.read()                                        # a frame of one raw block
     g.write(b"\x28\xb5\x2f\xfd\x20" + bytes([len(data)]) + (len(data) << 3 | 1).to_bytes(3, "little") + data)
@@ -73,6 +76,12 @@ ROWS = [
      ["pip install"]),
     ("a_cache_that_is_not_there", ["cache", "ls", "--cache", "/nope"], 1,
      ["there is no cache folder /nope", "xlane run --cache=/nope", "--cache=DIR"], []),
+    ("a_cache_with_a_space_in_its_name", ["cache", "ls", "--cache", "/no pe"], 1, ["`xlane run --cache='/no pe' -- CMD`"],
+     []),
+    ("a_plugin_with_a_space_in_its_name", ["exec", "add.mlir", "--plugin=/no pe.so"], 1,
+     ["`xlane probe --plugin='/no pe.so'` says"], []),
+    ("a_packed_program_with_a_space_in_its_name", ["print", "add it.gz"], 1, ["gunzip -k 'add it.gz'"], []),
+    ("a_script_with_a_space_in_its_name", ["run", "--cache=off", "scr ipt.py"], 127, ["`python 'scr ipt.py'`?"], []),
     ("a_config_that_is_not_there", ["train", "nofile.yaml"], 1, ["nofile.yaml", "xlane train data.train=",
         "docs/train.md"], []),
     ("exec_of_no_program", ["exec", "/bin/ls"], 1, ["ls is not a program", "StableHLO text, MLIR bytecode"],
@@ -284,6 +293,17 @@ for name, command, status, said, unsaid, *more in ROWS:
     got, text = xlane(*command, **(more[0] if more else {}))
     check(name, (status is None or got == status) and all(s in text for s in said)
           and not any(s in text for s in unsaid), "exit status %d, not %s; it said: %s" % (got, status, text))
+
+# A command that is proposed can be typed as it stands.
+for where in "with a space", "plain":
+    xlane("train", *TINY, "--quiet", "--runs", where)
+    folder = where + "/" + os.listdir(os.path.join(TMP, where))[0]
+    got, text = xlane("resume", folder)
+    proposed = text.split("to go further: ")[-1].splitlines()[0]
+    check("a_proposed_command_of_" + where.split()[0], ("'" in proposed) == (" " in where) and folder in proposed, text)
+    p = subprocess.run(proposed, shell=True, capture_output=True, text=True, cwd=TMP,
+                       env=dict(ENV, PATH=BUILD + ":" + ENV["PATH"]))
+    check("and_it_runs_" + where.split()[0], p.returncode == 0 and "step 4, loss" in p.stdout, (p.stdout, p.stderr))
 
 # What --json writes is one JSON value.
 os.mkdir(os.path.join(TMP, "cached"))

@@ -15,3 +15,12 @@ void xl_buf_word(xl_buf *b, const char *text)
             xl_buf_putc(b, *text);
     xl_buf_putc(b, '\'');
 }
+
+const char *xl_word_of(xl_arena *a, const char *text)
+{
+    xl_buf b = { 0 };
+    xl_buf_word(&b, text);
+    const char *word = xl_str_c(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return word;
+}

@@ -6,5 +6,6 @@
 #include "base/str.h"
 
 void xl_buf_word(xl_buf *b, const char *text);
+const char *xl_word_of(xl_arena *a, const char *text);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/home.h"
 #include "base/time.h"
+#include "base/word.h"
 #include "cli/cli.h"
 
 static struct { const char *dir, *segment; uint64_t max; } opt;
@@ -23,11 +24,11 @@ static const char *folder(xl_arena *a)
     return opt.dir ? opt.dir : env && *env ? env : xl_home_cache(a);
 }
 
-static xl_error *none(const char *dir)
+static xl_error *none(xl_arena *a, const char *dir)
 {
     return XL_ERR(NOT_FOUND,
                   "there is no cache folder %s; `xlane run --cache=%s -- CMD` makes it, --cache=DIR names another", dir,
-                  dir);
+                  xl_word_of(a, dir));
 }
 
 /* A folder of entries: the cache's own, or a segment's. */
@@ -147,7 +148,7 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
     char size[32];
     xl_buf b = { 0 };
     if (!xl_file_stat(dir, NULL))
-        return none(dir);
+        return none(cli->arena, dir);
     XL_DO(parts(cli, dir, &p, &n));
     for (size_t i = 0; i < n; i++) {
         XL_DO(read_part(cli->arena, &p[i]));
@@ -273,7 +274,7 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
     if (!strcmp(what, "ls") || !strcmp(what, "list") || !strcmp(what, "verify"))
         return list(cli, dir, what[0] == 'v');
     if ((!strcmp(what, "prune") || !strcmp(what, "export")) && !xl_file_stat(dir, NULL))
-        return none(dir);
+        return none(cli->arena, dir);
     if (!strcmp(what, "prune")) {
         XL_DO(prune(cli, dir, &n, &freed));
         err = done(cli, dir, NULL, n, freed,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/word.h"
 #include "base/zip.h"
 #include "cli/launch.h"
 #include "ir/read.h"
@@ -33,7 +34,7 @@ xl_error *xl_cli_bytes(const xl_cli *cli, const char *path, xl_str *out)
     for (size_t i = 0; i < sizeof packed_by / sizeof *packed_by; i++)
         if (xl_str_starts(*out, xl_str_of(packed_by[i].begins))) {
             err = XL_ERR(INVALID, "%s is packed with %s, which is not read here; unpack it first: %s %s", path,
-                         packed_by[i].packer, packed_by[i].unpack, path);
+                         packed_by[i].packer, packed_by[i].unpack, xl_word_of(cli->arena, path));
             goto out;
         }
 out:

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/proc.h"
 #include "base/time.h"
+#include "base/word.h"
 #include "cli/capture.h"
 #include "cli/launch.h"
 #include "cli/program.h"
@@ -389,7 +390,7 @@ static xl_error *report(work *w, const xl_capture *c, const bool *keep, const ch
     }
     XL_DO(xl_file_write_shown(xl_path_join(a, opt.out, "bundle.json"), xl_buf_view(&b)));
     b.n = 0;
-    xl_buf_printf(&b, "%s\nxlane exec --plugin=%s program.mlir", command, w->plugin);
+    xl_buf_printf(&b, "%s\nxlane exec --plugin=%s program.mlir", command, xl_word_of(a, w->plugin));
     for (uint32_t i = 0; i < nin; i++)
         xl_buf_printf(&b, " --input=%u=@arg%u.bin", i, i);
     xl_buf_putc(&b, '\n');
@@ -510,7 +511,9 @@ static xl_error *reduce(const xl_cli *cli, int argc, char **argv)
             for (uint32_t k = 0; k < w.root->op[i]->nregion; k++)
                 left += xl_cut_count(w.root->op[i]->region[k]);
         }
-    const char *command = xl_strf(a, "xlane reduce --keep='%s' --plugin=%s %s", opt.keep, w.plugin, argv[0]).p;
+    const char *command = xl_strf(a, "xlane reduce --keep=%s --plugin=%s %s", xl_word_of(a, opt.keep),
+                                  xl_word_of(a, w.plugin), xl_word_of(a, argv[0]))
+                              .p;
     XL_DO(report(&w, &c, keep, command, &kept));
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };

@@ -9,6 +9,7 @@
 #include "base/home.h"
 #include "base/time.h"
 #include "base/version.h"
+#include "base/word.h"
 #include "cli/chart.h"
 #include "cli/cli.h"
 #include "cli/report_placement.h"
@@ -570,7 +571,7 @@ static void compiles(xl_arena *a, xl_buf *b, const story *s)
     xl_buf_puts(b, "</table></div>\n");
     if (all > shown)
         xl_buf_printf(b, "<p class=\"quiet\">and %zu more: `xlane explain --all %s` lists all</p>\n", all - shown,
-                      s->name);
+                      xl_word_of(a, s->name));
     if (!all)
         xl_buf_puts(b, "<p class=\"quiet\">Nothing was compiled in this run's own processes.</p>\n");
 }

@@ -11,6 +11,7 @@
 #include "base/ranks.h"
 #include "base/secret.h"
 #include "base/time.h"
+#include "base/word.h"
 #include "cli/attempts.h"
 #include "cli/cli.h"
 #include "cli/run_tell.h"
@@ -456,6 +457,7 @@ out:
  * status for that, else 0. */
 static void find_command(xl_arena *a, const char *name, int *code)
 {
+    const char *word = xl_word_of(a, name);
     const char *path = getenv("PATH");
     xl_str rest = xl_str_of(path ? path : "/bin:/usr/bin");
     bool here = strchr(name, '/') != NULL, there = false;
@@ -478,9 +480,9 @@ static void find_command(xl_arena *a, const char *name, int *code)
     fprintf(stderr, "xlane: %s: ", name);
     if (script)
         fprintf(stderr, "%s; nothing ran: did you mean `python %s`?\n",
-                here || there ? "this file is not executable" : "this is a file here, not a command", name);
+                here || there ? "this file is not executable" : "this is a file here, not a command", word);
     else if (file && !here)
-        fprintf(stderr, "this is a file here, not a command; nothing ran: did you mean ./%s?\n", name);
+        fprintf(stderr, "this is a file here, not a command; nothing ran: did you mean ./%s?\n", word);
     else if (file)
         fprintf(stderr, "this file is not executable; nothing ran: chmod +x makes it so\n");
     else

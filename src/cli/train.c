@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/ranks.h"
+#include "base/word.h"
 #include "cli/gang.h"
 #include "cli/launch.h"
 #include "lane/profile.h"
@@ -107,7 +108,7 @@ static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
     } else if (r->step == r->from && !r->stopped) {
         xl_buf_printf(
             &b, "%s: all its steps were done before, at step %lld; to go further: xlane resume %s train.steps=%lld",
-            r->dir, (long long)r->step, r->dir, (long long)(2 * r->step));
+            r->dir, (long long)r->step, xl_word_of(cli->arena, r->dir), (long long)(2 * r->step));
     } else {
         xl_buf_printf(&b, "%s: step %lld, loss %.4f", r->dir, (long long)r->step, r->loss);
         if (r->eval_loss == r->eval_loss)                  /* not a number: there was no evaluation */

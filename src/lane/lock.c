@@ -8,6 +8,7 @@
 #include "base/secret.h"
 #include "base/hash.h"
 #include "base/time.h"
+#include "base/word.h"
 #include "lane/bundle.h"
 #include "lane/profile.h"
 #include "lane/receipt.h"
@@ -312,7 +313,9 @@ void xl_lock_restore(const xl_lock *l, xl_buf *out)
         } else if (!strcmp(x->kind, "driver") || !strcmp(x->kind, "kernel") || !strcmp(x->kind, "libc")) {
             xl_buf_printf(out, "# %s was %.*s; the system's administrator owns it\n", x->kind, XL_FMT(x->value));
         } else if (!strcmp(x->kind, "profile")) {
-            xl_buf_printf(out, "# launch with: xlane run --profile %.*s -- ...\n", XL_FMT(x->name));
+            xl_buf_puts(out, "# launch with: xlane run --profile ");
+            xl_buf_word(out, x->name.p);
+            xl_buf_puts(out, " -- ...\n");
         }
     }
 }

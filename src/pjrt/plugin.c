@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/word.h"
 #include "pjrt/call.h"
 
 #if defined(__x86_64__)
@@ -258,8 +259,12 @@ out:
 
 xl_error *xl_plugin_open(const char *path, xl_plugin **out)
 {
-    return xl_error_next(xl_error_wrap(xl_plugin_load(path, out), "opening the device"),
-                         "`xlane probe --plugin=%s` says what to do", path);
+    xl_error *err = xl_error_wrap(xl_plugin_load(path, out), "opening the device");
+    xl_buf word = { 0 };
+    xl_buf_word(&word, path);
+    err = xl_error_next(err, "`xlane probe --plugin=%.*s` says what to do", XL_FMT(xl_buf_view(&word)));
+    xl_buf_fini(&word);
+    return err;
 }
 
 xl_error *xl_plugin_init(xl_plugin *p)

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "base/version.h"
+#include "base/word.h"
 #include "lane/collective_error.h"
 #include "lane/memory_csv.h"
 #include "pjrt/gate.h"
@@ -702,7 +703,7 @@ static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bo
             DATA_LOSS,
             "%s\n"
             "put one of them back from a copy, or begin the run again at step 0 with: xlane resume --from-scratch %s",
-            xl_error_message(err), dir);
+            xl_error_message(err), xl_word_of(l->a, dir));
         xl_error_free(err);
         err = more;
     } else if (!err && !*path && !fresh) {
@@ -728,7 +729,7 @@ static void rescue(loop *l, const char *dir)
     note_saved(l);
     if (!err)
         fprintf(l->say, "step %lld is saved; once the cause below is gone, go on with: xlane resume %s\n",
-                (long long)l->step, dir);
+                (long long)l->step, xl_word_of(l->a, dir));
     xl_error_free(err);
 }
 
@@ -1167,7 +1168,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         tell_compiles(&l);
     if (asked && (!l.quiet || out->preempted))
         fprintf(l.say, "%s after step %lld and saved; go on with: xlane resume %s\n",
-                out->preempted ? "preempted" : "stopped", (long long)l.step, dir);
+                out->preempted ? "preempted" : "stopped", (long long)l.step, xl_word_of(l.a, dir));
 out:
     if (err)
         xl_job_cancel(l.job); /* nobody is waited for any more */
