@@ -38,6 +38,8 @@ write("book.txt", "the quick brown fox jumps over the lazy dog. " * 200)
 write("empty.yaml", "")
 write("script.py", "")
 write("pass.py", "")
+write("large.yaml", "shapes:\n  warmup: 99999999999999999999\n")
+write("word.yaml", "shapes:\n  warmup: few\n")
 write("scr ipt.py", "")
 write("add it.gz", "")
 write("afile", "")
@@ -231,6 +233,29 @@ ROWS = [
      ["no process of this run loaded a PJRT plugin under the guard: it used none"], ["had loaded no"]),
     ("warmup_below_zero", ["run", "--warmup=-1", "--cache=off", "--", "true"], 2,
      ["--warmup takes a whole number of at least 0, not '-1'"], []),
+    ("a_warmup_too_large", ["run", "--warmup=99999999999999999999", "--cache=off", "--", "true"], 2,
+     ["--warmup: 99999999999999999999 is too large (at most 9223372036854775807)"], ["whole number"]),
+    ("a_warmup_with_an_exponent", ["run", "--warmup=1e400", "--cache=off", "--", "true"], 2, ["1e400 is too large"],
+     []),
+    ("a_warmup_that_is_a_word", ["run", "--warmup=few", "--cache=off", "--", "true"], 2,
+     ["--warmup takes a whole number of at least 0, not 'few'"], ["too large"]),
+    ("a_warmup_of_infinity", ["run", "--warmup=inf", "--cache=off", "--", "true"], 2, ["not 'inf'"], ["too large"]),
+    ("steps_too_many", ["train", *TINY, "train.steps=99999999999999999999"], 2,
+     ["train.steps: 99999999999999999999 is too large (at most 9223372036854775807)"], ["whole number", "1e+30"]),
+    ("a_dimension_too_large", ["train", *TINY, "model.dim=9223372036854775807"], 2,
+     ["model.dim: 9223372036854775807 is too large (at most 2147483647)"], ["1e+30"]),
+    ("a_dimension_with_an_exponent", ["train", *TINY, "model.dim=1e9"], 2,
+     ["model.dim: '1e9' is not written as a whole number: write 1000000000"], []),
+    ("a_dimension_that_is_a_word", ["train", *TINY, "model.dim=wide"], 2, ["model.dim: 'wide' is not a whole number"],
+     ["too large"]),
+    ("no_steps", ["train", *TINY, "train.steps=0"], 2, ["train.steps is 0: it takes a number of at least 1"],
+     ["1e+30"]),
+    ("a_profile_with_a_number_too_large", ["profile", "show", "./large.yaml"], 1,
+     ["large.yaml:2", "99999999999999999999 is too large (at most 9223372036854775807)"], ["whole number"]),
+    ("a_profile_with_no_number", ["profile", "show", "./word.yaml"], 1, ["a whole number, zero or more, was expected"],
+     ["too large"]),
+    ("a_variable_too_large", ["runs"], 2, ["XLANE_WATCH_AFTER: 99999999999999999999 is too large (at most"],
+     ["not a number"], {"env": {"XLANE_WATCH_AFTER": "99999999999999999999"}}),
     ("hang_below_zero", ["run", "--hang=-1", "--cache=off", "--", "true"], 2,
      ["--hang takes a number of seconds, from 0 to 1e9, not '-1'"], []),
     ("hang_for_ever", ["run", "--hang=inf", "--cache=off", "--", "true"], 2, ["from 0 to 1e9, not 'inf'"], []),

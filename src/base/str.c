@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,6 +128,23 @@ bool xl_str_f64(xl_str s, double *out)
         return false;
     *out = v;
     return true;
+}
+
+xl_error *xl_str_whole(xl_str s, int64_t most, int64_t *out)
+{
+    double f;
+    bool is = xl_str_i64(s, out);
+    if (is && *out <= most)
+        return NULL;
+    if (!is && (!s.n || !memchr("+-.0123456789", s.p[0], 14) || !xl_str_f64(s, &f) || f != floor(f)))
+        return XL_ERR(INVALID, "'%.*s' is not a whole number", XL_FMT(s));
+    if (is || f > (double)most)
+        return XL_ERR(RANGE, "%.*s is too large (at most %lld)", XL_FMT(s), (long long)most);
+    if (f < (double)INT64_MIN)
+        return XL_ERR(RANGE, "%.*s is too small (at least %lld)", XL_FMT(s), (long long)INT64_MIN);
+    if (fabs(f) < 0x1p63)
+        return XL_ERR(INVALID, "'%.*s' is not written as a whole number: write %.0f", XL_FMT(s), f);
+    return XL_ERR(RANGE, "%.*s is too large (at most %lld)", XL_FMT(s), (long long)most);
 }
 
 const char *xl_size_words(double n, char out[32])

@@ -30,6 +30,9 @@ char *xl_str_c(xl_arena *a, xl_str s);                       /* the same as a C 
 xl_str xl_strf(xl_arena *a, const char *fmt, ...) XL_PRINTF(2, 3);
 size_t xl_str_distance(xl_str a, xl_str b);                  /* edit distance, for "did you mean" */
 bool xl_str_i64(xl_str s, int64_t *out);                     /* whole string, decimal or 0x; false if not a number */
+/* The same of at most `most`, for what a person wrote. The error: INVALID, it is none, "'x' is not a whole number";
+ * RANGE, "99 is too large (at most 64)", where `most` or an int64_t cannot hold it. 1e9 is to be written out. */
+xl_error *xl_str_whole(xl_str s, int64_t most, int64_t *out) XL_MUST_USE;
 bool xl_str_f64(xl_str s, double *out);                      /* whole string, whatever the locale; inf and nan too */
 const char *xl_size_words(double n, char out[32]);           /* "512 bytes", "22.1 KiB", "23.5 GiB"; returns out */
 bool xl_str_size(xl_str s, uint64_t *out);                   /* "16MiB", "2GB", "4096" */

@@ -62,7 +62,13 @@ xl_error *xl_variables_check(void)
         uint64_t n;
         if (!value || !*value)
             continue;
-        if (!*words && !xl_str_size(xl_str_of(value), &n))
+        int64_t whole;
+        bool size = *words || xl_str_size(xl_str_of(value), &n);
+        xl_error *err = size ? NULL : xl_str_whole(xl_str_of(value), INT64_MAX, &whole);
+        if (xl_error_code(err) == XL_CODE_RANGE && value[0] != '-')
+            return xl_error_next(xl_error_wrap(err, "%s", kinds[i].name), "change it, or unset it");
+        xl_error_free(err);
+        if (!size)
             return XL_ERR(INVALID, "%s=%s: not a number of at least 0: change it, or unset it", kinds[i].name, value);
         if (*words && !among(xl_str_of(value), xl_str_of(words)))
             return XL_ERR(INVALID, "%s=%s: not one of: %s: change it, or unset it", kinds[i].name, value, words);

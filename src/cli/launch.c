@@ -306,11 +306,16 @@ out:
     return err;
 }
 
+static void misused(const xl_cli *cli, const xl_error *err)
+{
+    if (xl_error_code(err) == XL_CODE_INVALID || xl_error_code(err) == XL_CODE_RANGE)
+        xl_cli_exit(cli, XL_EXIT_MISUSED);
+}
+
 xl_error *xl_cli_config(const xl_cli *cli, const char *file, char *const *words, int nword, xl_config *out)
 {
     xl_error *err = xl_config_read(cli->arena, file, words, nword, out);
-    if (xl_error_code(err) == XL_CODE_INVALID)
-        xl_cli_exit(cli, XL_EXIT_MISUSED);
+    misused(cli, err);
     if (file && xl_error_code(err) == XL_CODE_NOT_FOUND)
         return xl_error_next(err, "name a configuration that is there, or give its settings alone: xlane train "
                                   "data.train=book.txt (docs/train.md lists them)");
@@ -320,8 +325,7 @@ xl_error *xl_cli_config(const xl_cli *cli, const char *file, char *const *words,
 xl_error *xl_cli_run_config(const xl_cli *cli, const char *dir, char *const *words, int nword, xl_config *out)
 {
     xl_error *err = xl_run_config(cli->arena, dir, words, nword, out);
-    if (xl_error_code(err) == XL_CODE_INVALID)
-        xl_cli_exit(cli, XL_EXIT_MISUSED);
+    misused(cli, err);
     return err;
 }
 

@@ -39,6 +39,7 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
 {
     xl_str s = xl_str_of(text);
     bool ok = true;
+    xl_error *err = NULL;
     if (!s.n && (o->kind == XL_OPT_STR || o->kind == XL_OPT_REPEAT))
         return XL_ERR(INVALID, "%s%s is empty: give it a value, %s%s=%s, or leave it out", dashes(o), o->name,
                       dashes(o), o->name, o->value ? o->value : "VALUE");
@@ -54,13 +55,13 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
         *(const char **)o->out = text;
         return NULL;
     case XL_OPT_INT:
-        ok = xl_str_i64(s, o->out);
-        break;
     case XL_OPT_COUNT:
-        ok = xl_str_i64(s, o->out) && *(int64_t *)o->out >= 0;
-        break;
     case XL_OPT_SOME:
-        ok = xl_str_i64(s, o->out) && *(int64_t *)o->out >= 1;
+        err = xl_str_whole(s, INT64_MAX, o->out);
+        if (xl_error_code(err) == XL_CODE_RANGE)
+            return xl_error_wrap(err, "%s%s", dashes(o), o->name);
+        ok = !err && (o->kind == XL_OPT_INT || *(int64_t *)o->out >= (o->kind == XL_OPT_SOME));
+        xl_error_free(err);
         break;
     case XL_OPT_NUM:
         ok = xl_str_f64(s, o->out);

@@ -165,6 +165,21 @@ static void put(reader *r, xl_setting s)
 
 static xl_str origin_of(xl_arena *a, const xl_node *n) { return xl_strf(a, "%s:%u", n->file, n->line); }
 
+static xl_error *whole_of(xl_arena *a, const xl_node *n, xl_str *out)
+{
+    int64_t v = 0;
+    bool number = n->kind == XL_NODE_INT || n->kind == XL_NODE_FLOAT;
+    xl_error *err = number ? xl_str_whole(n->s, INT64_MAX, &v) : NULL, *wrong = NULL;
+    if (xl_error_code(err) == XL_CODE_RANGE)
+        wrong = xl_node_err(n, "%s", xl_error_message(err));
+    else if (!number || err || v < 0)
+        wrong = xl_node_err(n, "a whole number, zero or more, was expected%s%s", err ? ": " : "",
+                            err ? xl_error_message(err) : "");
+    xl_error_free(err);
+    *out = xl_strf(a, "%lld", (long long)v);
+    return wrong;
+}
+
 static xl_error *value_of(xl_arena *a, const struct row *row, const xl_node *n, xl_str *out)
 {
     uint64_t size;
@@ -176,10 +191,7 @@ static xl_error *value_of(xl_arena *a, const struct row *row, const xl_node *n, 
         *out = row->kind == KIND_BOOL ? xl_str_of(n->b ? "true" : "false") : xl_str_of(n->b ? "1" : "0");
         return NULL;
     case KIND_INT:
-        if (n->kind != XL_NODE_INT || n->i < 0)
-            return xl_node_err(n, "a whole number, zero or more, was expected");
-        *out = xl_strf(a, "%lld", (long long)n->i);
-        return NULL;
+        return whole_of(a, n, out);
     case KIND_NUM:
         if (n->kind != XL_NODE_INT && n->kind != XL_NODE_FLOAT)
             return xl_node_err(n, "a number was expected, not %s", xl_node_word(n->kind));

@@ -212,17 +212,22 @@ static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char
         if (!below && !xl_str_is(key, rows[i].key))
             continue;
         char *at = (char *)c + rows[i].at;
-        int64_t n;
+        int64_t n = 0;
         double f;
+        xl_error *err;
         switch (rows[i].k) {
         case STR:
             *(const char **)(void *)at = v.n ? xl_str_c(a, v) : NULL;
             return NULL;
         case INT:
-            if (!xl_str_i64(v, &n))
-                return XL_ERR(INVALID, "%s: \"%.*s\" is not a whole number", rows[i].key, XL_FMT(v));
+            err = xl_str_whole(v, strncmp(rows[i].key, "model.", 6) ? INT64_MAX : INT32_MAX, &n);
+            if (err)
+                return xl_error_wrap(err, "%s", rows[i].key);
             *(int64_t *)(void *)at = n;
-            return in_range(&rows[i], (double)n);
+            if ((double)n < rows[i].least)
+                err = XL_ERR(INVALID, "%s is %lld: it takes a number of at least %g", rows[i].key, (long long)n,
+                             rows[i].least);
+            return err;
         case NUM:
             if (!xl_str_f64(v, &f))
                 return XL_ERR(INVALID, "%s: \"%.*s\" is not a number", rows[i].key, XL_FMT(v));
