@@ -38,6 +38,8 @@ write("book.txt", "the quick brown fox jumps over the lazy dog. " * 200)
 write("empty.yaml", "")
 write("script.py", "")
 write("pass.py", "")
+write("b4.yaml", "inherits: b4\n")
+write("cpu.yaml", "inherits: cpu\n")
 write("large.yaml", "shapes:\n  warmup: 99999999999999999999\n")
 write("word.yaml", "shapes:\n  warmup: few\n")
 write("scr ipt.py", "")
@@ -256,6 +258,10 @@ ROWS = [
      ["too large"]),
     ("a_variable_too_large", ["runs"], 2, ["XLANE_WATCH_AFTER: 99999999999999999999 is too large (at most"],
      ["not a number"], {"env": {"XLANE_WATCH_AFTER": "99999999999999999999"}}),
+    ("a_profile_that_inherits_itself", ["profile", "show", "./b4.yaml"], 1,
+     ["b4.yaml:1", "'b4' inherits itself"], ["did you mean", "there is no profile"]),
+    ("a_profile_that_extends_another_of_its_name", ["profile", "show", "./cpu.yaml"], 0, ["cpu.yaml"],
+     ["inherits itself"]),
     ("hang_below_zero", ["run", "--hang=-1", "--cache=off", "--", "true"], 2,
      ["--hang takes a number of seconds, from 0 to 1e9, not '-1'"], []),
     ("hang_for_ever", ["run", "--hang=inf", "--cache=off", "--", "true"], 2, ["from 0 to 1e9, not 'inf'"], []),

@@ -325,6 +325,7 @@ static xl_error *read_profile(reader *r, xl_str name, int from, int depth);
 static xl_error *read_inherited(reader *r, const xl_node *n, const source *self, int depth)
 {
     bool same = xl_str_eq(n->s, self->name);
+    source next;
     if (n->kind != XL_NODE_STR)
         return xl_node_err(n, "a profile's name was expected, not %s", xl_node_word(n->kind));
     for (int i = 0; i <= depth; i++)
@@ -337,6 +338,12 @@ static xl_error *read_inherited(reader *r, const xl_node *n, const source *self,
             xl_buf_fini(&b);
             return err;
         }
+    xl_error *none = same ? find(r->a, n->s, self->place + 1, &next) : NULL;
+    bool itself = xl_error_code(none) == XL_CODE_NOT_FOUND;
+    xl_error_free(none);
+    if (itself)
+        return xl_node_err(n, "'%.*s' inherits itself, and there is no other profile of that name to extend: take the "
+                              "line out", XL_FMT(n->s));
     return xl_error_wrap(read_profile(r, n->s, same ? self->place + 1 : 0, depth + 1), "%s:%u", n->file, n->line);
 }
 

@@ -77,7 +77,10 @@ TEST(mistakes_are_named_with_the_nearest)
     put("bad", "- a list\n");
     CHECK_ERR(xl_profile_load(&a, "bad", &p), "a profile is a map");
     put("bad", "inherits: bad\n");
-    CHECK_ERR(xl_profile_load(&a, "bad", &p), "no profile 'bad'");
+    CHECK_ERR(xl_profile_load(&a, "bad", &p), "bad.yaml:1: inherits: 'bad' inherits itself, and there is no other");
+    put("cpu", "inherits: cpu\n");                         /* the built-in one is another */
+    CHECK_OK(xl_profile_load(&a, "cpu", &p));
+    CHECK_OK(xl_file_remove(".xlane/profiles/cpu.yaml"));
 }
 
 TEST(the_profile_is_stronger_than_the_environment)
