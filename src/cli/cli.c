@@ -139,7 +139,7 @@ static xl_error *unknown_verb(const xl_cli *cli, const xl_verb *const *verbs, co
             near = (*verbs)->name;
         }
     }
-    if (near && best <= 1 + strlen(name) / 3)
+    if (near && best <= (strlen(name) < 6 ? 1 : strlen(name) / 3))
         return xl_cli_misuse(cli, "there is no verb '%s'; did you mean '%s'?", name, near);
     return xl_cli_misuse(cli, "there is no verb '%s'; xlane --help lists those there are", name);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -93,7 +94,16 @@ static void name_rows(xl_arena *a, xl_profile_row **out, size_t *n)
     }
 }
 
-/* A typo in the name: the nearest of those there are. */
+/* Words that people use for what a profile is for. */
+static const struct { const char *word, *name; } meant[] = {
+    { "gpu", "cuda" },      { "nvidia", "cuda" },    { "a100", "cuda" },        { "h100", "cuda" },
+    { "h200", "cuda" },     { "b200", "cuda" },      { "l4", "cuda" },          { "rtx", "cuda" },
+    { "v5e", "tpu-v5e" },   { "v5litepod", "tpu-v5e" }, { "v6e", "tpu-v6e" },   { "trillium", "tpu-v6e" },
+    { "xlane", "cpu" },     { "embedded", "cpu" },   { "host", "cpu" },         { "debug", "debug-light" },
+    { "recompile", "debug-recompile" }, { "dump", "debug-dump" }, { "spmd", "tpu-v6e-spmd" },
+};
+
+/* Another word for it, or a typo in the name: the nearest of those there are. */
 static xl_error *no_such(xl_arena *a, xl_str name)
 {
     xl_profile_row *row;
@@ -107,12 +117,17 @@ static xl_error *no_such(xl_arena *a, xl_str name)
             near = row[i].name;
         }
     }
+    for (size_t i = 0; i < sizeof meant / sizeof *meant; i++)
+        if (strlen(meant[i].word) == name.n && !strncasecmp(meant[i].word, name.p, name.n)) {
+            near = xl_str_of(meant[i].name);
+            best = 0;
+        }
     xl_buf all = { 0 };
     for (size_t i = 0; i < n; i++)
         xl_buf_printf(&all, "%s%.*s", i ? ", " : "", XL_FMT(row[i].name));
     const char *names = xl_str_c(a, xl_buf_view(&all));
     xl_buf_fini(&all);
-    if (near.n && best <= 1 + name.n / 3)
+    if (near.n && best <= (name.n < 6 ? 1 : name.n / 3))
         return XL_ERR(NOT_FOUND, "there is no profile '%.*s'; did you mean '%.*s'? There are %s", XL_FMT(name),
                       XL_FMT(near), names);
     return XL_ERR(NOT_FOUND, "there is no profile '%.*s'; there are %s (`xlane profile list` says what they are for)",

@@ -81,6 +81,9 @@ TEST(mistakes_are_named_with_the_nearest)
     put("cpu", "inherits: cpu\n");                         /* the built-in one is another */
     CHECK_OK(xl_profile_load(&a, "cpu", &p));
     CHECK_OK(xl_file_remove(".xlane/profiles/cpu.yaml"));
+    CHECK_ERR(xl_profile_load(&a, "gpu", &p), "did you mean 'cuda'?");
+    CHECK_ERR(xl_profile_load(&a, "H100", &p), "did you mean 'cuda'?");
+    CHECK_ERR(xl_profile_load(&a, "foo", &p), "there is no profile 'foo'; there are ");
 }
 
 TEST(the_profile_is_stronger_than_the_environment)
