@@ -1,4 +1,5 @@
 /* xlane exec: a StableHLO program on its own. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,15 @@ static void put_value(xl_buf *b, xl_dtype d, const char *p)
     }
 }
 
+/* JSON has no numbers for these: they are the words that the text has. */
+static void json_value(xl_json *j, double v)
+{
+    if (isfinite(v))
+        xl_json_num(j, v);
+    else
+        xl_json_text(j, isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+}
+
 static xl_error *output(const xl_cli *cli, xl_json *j, xl_buf *b, uint32_t i, const xl_buffer *buf)
 {
     xl_error *err = NULL;
@@ -133,7 +143,7 @@ static xl_error *output(const xl_cli *cli, xl_json *j, xl_buf *b, uint32_t i, co
         xl_json_key(j, "values");
         xl_json_list(j);
         for (size_t k = 0; k < shown; k++)
-            xl_json_num(j, xl_scalar_get(d, data + k * each));
+            json_value(j, xl_scalar_get(d, data + k * each));
         xl_json_end(j);
         xl_json_end(j);
         goto out;
@@ -272,7 +282,9 @@ XL_VERB(exec) = {
     .more =
         "FILE is StableHLO text, MLIR bytecode, an HLO proto or one of a run's programs/*.zst. For a RUN, its "
         "largest program is\n"
-        "taken; for a CONF.yaml, its training step.",
+        "taken; for a CONF.yaml, its training step. In --json, values that are not finite are the strings \"inf\", "
+        "\"-inf\" and\n"
+        "\"nan\".",
     .example = "xlane exec step.mlir --input=0=1 --input=1=@batch.bin",
     .opts = opts,
     .min = 1,
