@@ -453,6 +453,19 @@ def _():
     assert q.returncode != 0 and "Unknown flag" in q.stderr, q.stderr[-500:]
 
 
+@checked("L1_a_run_that_an_unknown_flag_ended")
+def _():
+    one = script("flag.py", "import jax, sys\nprint(jax.numpy.ones(2) + 1)\nsys.exit(int(sys.argv[1]))\n")
+    profile("dumb", "device:\n  jax_platforms: cpu\nflags:\n  xla:\n    xla_dumb_to: x\n")
+    p, _ = run("dumb", sys.executable, one, "0", args=("--profile", "dumb"), status=None)
+    assert p.returncode and "Unknown flag" in p.stderr, p.stderr
+    assert "dumb.yaml:5: " in p.stderr and "--xla_dump_to; `xlane profile check dumb` checks all flags" in p.stderr, p.stderr
+    profile("smart", "device:\n  jax_platforms: cpu\nflags:\n  xla:\n    xla_dump_to: %s\n" % os.path.join(TMP, "d"))
+    for status in 0, 1:
+        p, _ = run("smart", sys.executable, one, str(status), args=("--profile", "smart"), status=status)
+        assert "profile check" not in p.stderr, p.stderr
+
+
 @checked("X1_several_devices_of_the_cpu_are_several_of_the_embedded_one")
 def _():
     count = script("count.py", "import jax\nprint(len(jax.devices()), jax.devices()[0].platform)\n")

@@ -173,21 +173,6 @@ out:
     return err;
 }
 
-/* jaxlib's own XLA: it is loaded whatever the plugin is, and reads XLA_FLAGS. */
-static const char *jaxlib(xl_arena *a)
-{
-    size_t n;
-    const char **site = xl_python_sites(a, &n);
-    static const char *const names[] = { "jaxlib/libjax_common.so", "jaxlib/xla_extension.so" };
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < 2; k++) {
-            char *path = xl_path_join(a, site[i], names[k]);
-            if (xl_file_stat(path, NULL))
-                return path;
-        }
-    return NULL;
-}
-
 static xl_error *check(const xl_cli *cli, const char *name)
 {
     xl_error *err = NULL;
@@ -222,7 +207,7 @@ static xl_error *check(const xl_cli *cli, const char *name)
         else
             plugin = choice.path;
     }
-    const char *frontend = opt.frontend ? opt.frontend : jaxlib(a);
+    const char *frontend = opt.frontend ? opt.frontend : xl_profile_frontend(a);
     XL_DO(xl_profile_check(a, &p, plugin, frontend, &f, &n));
     if (unread.n) {
         f = xl_arena_grow(a, f, sizeof *f, n, n + 1);

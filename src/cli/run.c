@@ -558,6 +558,35 @@ static xl_error *choose_folder(xl_arena *a, const char *name, const char *job, c
     return NULL;
 }
 
+/* XLA ends a process at a flag that it does not know, and says so on the program's own standard error. The flags are
+ * looked at only where the command has failed: reading a library's takes some tenths of a second. */
+static void tell_flags(xl_arena *a, const xl_profile *p, const xl_run_ended *log)
+{
+    const char *plugin = NULL;
+    xl_finding *f;
+    size_t n = 0;
+    for (size_t i = 0; i < log->n && !plugin; i++) {
+        const xl_node *path = xl_node_is(log->p[i], "event", "attach") ? xl_node_get(log->p[i], "plugin") : NULL;
+        plugin = path ? xl_str_c(a, path->s) : NULL;
+    }
+    const xl_setting *s = xl_profile_get(p, "device.plugin");
+    xl_plugin_choice named = { 0 };
+    if (!plugin && s && s->value.n) {
+        xl_error_free(xl_plugin_find(a, &(xl_plugin_wish){ .named = xl_str_c(a, s->value) }, &named));
+        plugin = named.path;
+    }
+    const char *kind = plugin ? xl_plugin_kind(plugin) : NULL;
+    if (plugin && ((kind && !strcmp(kind, "cpu")) || !xl_file_stat(plugin, NULL)))
+        plugin = NULL;                                     /* reads none */
+    xl_error_free(xl_profile_check(a, p, plugin, xl_profile_frontend(a), &f, &n));
+    for (size_t i = 0; i < n; i++)
+        if (f[i].flag) {
+            fprintf(stderr, "xlane: %.*s; `xlane profile check%s%s` checks all flags\n", XL_FMT(f[i].text),
+                    opt.profile ? " " : "", opt.profile ? xl_word_of(a, opt.profile) : "");
+            return;
+        }
+}
+
 static xl_error *run(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -636,6 +665,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_run_tell_unseen(&log, &opt.watch);
     xl_run_tell_cache(&log, cache);
     python_first(a, argv[0]);
+    if (code && leads)
+        tell_flags(a, &profile, &log);
     if (leads)
         write_receipt(a, dir, argc, ran, made, log.stopped ? XL_EXIT_STOPPED : code, cache, full);
     if (opt.summary || isatty(2))

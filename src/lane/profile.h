@@ -69,7 +69,11 @@ xl_error *xl_profile_budget(xl_arena *a, const xl_profile *p,
  * line. A word (tpu, cuda) is none: the program may find that plugin in a Python of its own. */
 xl_error *xl_profile_plugin(xl_arena *a, const xl_profile *p) XL_MUST_USE;
 
-typedef struct { bool fatal; xl_str text; } xl_finding;
+/* jaxlib's own XLA in the Python of the environment: it is loaded whatever the plugin is, and reads XLA_FLAGS. NULL:
+ * none is installed. */
+const char *xl_profile_frontend(xl_arena *a);
+
+typedef struct { bool fatal, flag; xl_str text; } xl_finding; /* flag: one that XLA would end the process at */
 /* What is wrong with an effective profile. `library`: files whose strings tell the flags they know (plugin, then the
  * frontend's own XLA for XLA_FLAGS); may be none. */
 xl_error *xl_profile_check(xl_arena *a, const xl_profile *p, const char *plugin, const char *frontend, xl_finding **out,

@@ -81,7 +81,7 @@ typedef struct { xl_arena *a; xl_finding *p; size_t n, cap; } findings;
 
 static void add(findings *f, bool fatal, xl_str text)
 {
-    XL_PUSH(f->a, f->p, f->n, f->cap, ((xl_finding){ fatal, text }));
+    XL_PUSH(f->a, f->p, f->n, f->cap, ((xl_finding){ .fatal = fatal, .text = text }));
 }
 
 /* Flags that a frontend adds on import where nobody named them, so that what holds depends on who was imported. */
@@ -125,6 +125,7 @@ static void check_flag(findings *f, const xl_setting *s, const xl_flag_set *set,
                 XL_FMT(s->origin), xl_path_base(xl_str_of(set->path)).p, who, XL_FMT(s->word),
                 near.n ? "; the nearest it knows is --" : "; it knows none like it", XL_FMT(near),
                 near.n ? "" : ": take it out"));
+    f->p[f->n - 1].flag = true;
 }
 
 static bool scannable(xl_str word)
@@ -189,6 +190,20 @@ out:
     *out = f.p;
     *n = f.n;
     return err;
+}
+
+const char *xl_profile_frontend(xl_arena *a)
+{
+    size_t n;
+    const char **site = xl_python_sites(a, &n);
+    static const char *const names[] = { "jaxlib/libjax_common.so", "jaxlib/xla_extension.so" };
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < 2; k++) {
+            char *path = xl_path_join(a, site[i], names[k]);
+            if (xl_file_stat(path, NULL))
+                return path;
+        }
+    return NULL;
 }
 
 xl_error *xl_profile_plugin(xl_arena *a, const xl_profile *p)
