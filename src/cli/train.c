@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/ranks.h"
 #include "base/word.h"
 #include "cli/gang.h"
 #include "cli/launch.h"
+#include "lane/cache.h"
 #include "lane/profile.h"
 #include "lane/receipt.h"
 #include "lane/retry.h"
@@ -317,6 +319,21 @@ static void leave(xl_job *job, const char *link, bool whole)
     xl_job_close(job, whole);
 }
 
+/* As `xlane run` says it: without a folder for executables every start compiles again. */
+static void tell_cache(xl_arena *a, const xl_config *c)
+{
+    const char *named = getenv("XLANE_CACHE"), *dir = xl_home_cache(a);
+    xl_cache *opened = NULL;
+    xl_error *err = NULL;
+    if (c->cache || (named && *named))                     /* what is wrong with that one is an error, or it is off */
+        return;
+    err = dir ? xl_cache_open(dir, NULL, &opened) : XL_ERR(NOT_FOUND, "HOME is not set");
+    if (err)
+        fprintf(stderr, "xlane: no cache of executables: %s; cache=DIR names a folder for it\n", xl_error_message(err));
+    xl_error_free(err);
+    xl_cache_close(opened);
+}
+
 static xl_error *train(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -358,6 +375,8 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
     xl_loop_result r;
     char *dir = NULL, *link;
     XL_DO(join(cli, &c, &dir, &link, &job));
+    if (!xl_job_me(job))
+        tell_cache(cli->arena, &c);
     err =
         xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet, .dir = dir, .fresh = dir, .job = job }, &r);
     bool leads = !xl_job_me(job);
@@ -409,6 +428,8 @@ static xl_error *resume(const xl_cli *cli, int argc, char **argv)
     char *link;
     xl_job *job;
     XL_DO(join(cli, &c, &dir, &link, &job));
+    if (!xl_job_me(job))
+        tell_cache(cli->arena, &c);
     err = xl_train_loop(cli->arena, &c,
                         &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet, .from_scratch = opt.from_scratch, .job = job },
                         &r);
