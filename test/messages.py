@@ -47,6 +47,7 @@ write("add it.gz", "")
 write("afile", "")
 write("typo.yaml", "data:\n  train: book.txt\noptimiser:\n  lr: 1\n")
 write("add.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.add %x, %x : tensor<f32>\n  return %0 : tensor<f32>\n}\n")
+write("call.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.custom_call @nope(%x) : (tensor<f32>) -> tensor<f32>\n  return %0 : tensor<f32>\n}\n")
 write("bad.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.nonsense %x : tensor<f32>\n  return %0 : tensor<f32>\n}\n")
 # One libtpu that two paths lead to, as lib64 -> lib does in a virtual environment. It is never opened: no device file
 # is here.
@@ -80,7 +81,8 @@ ROWS = [
      ["pip install"]),
     ("a_cache_that_is_not_there", ["cache", "ls", "--cache", "/nope"], 1,
      ["there is no cache folder /nope", "xlane run --cache=/nope", "--cache=DIR"], []),
-    ("a_cache_with_a_space_in_its_name", ["cache", "ls", "--cache", "/no pe"], 1, ["`xlane run --cache='/no pe' -- CMD`"],
+    ("a_cache_with_a_space_in_its_name", ["cache", "ls", "--cache", "/no pe"], 1,
+     ["`xlane run --cache='/no pe' -- CMD`"],
      []),
     ("a_plugin_with_a_space_in_its_name", ["exec", "add.mlir", "--plugin=/no pe.so"], 1,
      ["`xlane probe --plugin='/no pe.so'` says"], []),
@@ -270,16 +272,36 @@ ROWS = [
      ["b4.yaml:1", "'b4' inherits itself"], ["did you mean", "there is no profile"]),
     ("a_profile_that_extends_another_of_its_name", ["profile", "show", "./cpu.yaml"], 0, ["cpu.yaml"],
      ["inherits itself"]),
+    ("a_profile_that_compiles_nothing_else", ["profile", "show", "cpu"], 0, ["cpu: the embedded device"], ["@none"]),
+    ("a_profile_that_sets_flags", ["profile", "show", "cuda"], 0, ["cuda@"], ["@none"]),
+    ("exec_of_what_is_no_number", ["exec", "add.mlir", "--plugin=cpu", "--input=0=abc"], 2,
+     ["--input=0=abc: 'abc' is no number; a file is @FILE"], []),
+    ("exec_of_no_such_argument", ["exec", "add.mlir", "--plugin=cpu", "--input=9=1"], 2, ["arguments 0 to 0"], []),
+    ("exec_of_a_number", ["exec", "add.mlir", "--plugin=cpu", "--input=0=3"], 0, ["out0 f32[] 6"], []),
     ("exec_prints_infinity", ["exec", "add.mlir", "--plugin=cpu", "--input=0=-inf", "--json"], 0, ['"-inf"'], ["null"]),
     ("exec_prints_no_number", ["exec", "add.mlir", "--plugin=cpu", "--input=0=nan", "--json"], 0, ['"nan"'], ["null"]),
     ("exec_prints_a_number", ["exec", "add.mlir", "--plugin=cpu", "--input=0=3", "--json"], 0, ['"values"'],
      ['"nan"', '"inf"']),
+    ("capture_of_step_zero", ["run", "--capture=step:0", "--cache=off", "--", "true"], 2,
+     ["--capture=step:0: it is step:N, and N starts at 1"], []),
+    ("capture_of_no_such_time", ["run", "--capture=banana", "--cache=off", "--", "true"], 2,
+     ["--capture is nonfinite, step:N, signal or slow, not banana"], ["starts at 1"]),
+    ("candidates_without_retries", ["run", "--smaller=--n 4", "--smaller=--n 2", "--cache=off", "--", "true"], 0,
+     ["--smaller without --retries", "--retries=2 tries all"], []),
+    ("candidates_with_retries", ["run", "--smaller=--n 4", "--retries=1", "--cache=off", "--", "true"], 0, [],
+     ["without --retries"]),
     ("train_without_a_home", ["train", *TINY, "--quiet", "runs=homeless"], 0,
      ["no cache of executables: HOME is not set; cache=DIR names a folder for it"], [],
      {"env": dict(NOHOME, HOME=None)}),
     ("train_without_a_home_or_a_cache", ["train", *TINY, "--quiet", "runs=homeless", "cache=off"], 0, [],
      ["no cache of executables"], {"env": dict(NOHOME, HOME=None)}),
     ("train_with_a_home", ["train", *TINY, "--quiet", "runs=homeless"], 0, [], ["no cache of executables"]),
+    ("train_of_a_text", ["train", "book.txt"], 2,
+     ["to train on it as a text: xlane train data.train=book.txt"], []),
+    ("train_of_a_configuration_that_is_wrong", ["train", "typo.yaml"], 2, ["typo.yaml:4"], ["as a text"]),
+    ("man_of_the_command", ["man", "--troff", "xlane"], 0, [".SH VERBS"], ["there is no verb"]),
+    ("man_of_a_page", ["man", "--troff", "xlane-run"], 0, ["xlane\\-run"], ["there is no verb"]),
+    ("man_of_no_verb", ["man", "--troff", "xlane-foo"], 2, ['there is no verb "xlane-foo"'], []),
     ("hang_below_zero", ["run", "--hang=-1", "--cache=off", "--", "true"], 2,
      ["--hang takes a number of seconds, from 0 to 1e9, not '-1'"], []),
     ("hang_for_ever", ["run", "--hang=inf", "--cache=off", "--", "true"], 2, ["from 0 to 1e9, not 'inf'"], []),
@@ -342,6 +364,20 @@ for name, command, status, said, unsaid, *more in ROWS:
     got, text = xlane(*command, **(more[0] if more else {}))
     check(name, (status is None or got == status) and all(s in text for s in said)
           and not any(s in text for s in unsaid), "exit status %d, not %s; it said: %s" % (got, status, text))
+
+# A run without a checkpoint, and a report over another.
+xlane("train", *TINY, "--quiet", "--runs", "unsaved")
+folder = "unsaved/" + os.listdir(os.path.join(TMP, "unsaved"))[0]
+got, text = xlane("checkpoint", "verify", folder)
+check("checkpoints_that_are_there", got == 0 and "none was saved" not in text, text)
+shutil.rmtree(os.path.join(TMP, folder, "checkpoints"))
+got, text = xlane("checkpoint", "verify", folder)
+check("checkpoints_that_are_not_there", got == 1 and "`xlane resume %s` trains on and saves one" % folder in text, text)
+got, text = xlane("eval", folder)
+check("eval_without_a_checkpoint", got == 1 and "`xlane resume %s` trains on and saves one" % folder in text, text)
+for turn in 0, 1:
+    got, text = xlane("reduce", "--keep=fails", "--out=report", "call.mlir")
+    check("report_over_another_%d" % turn, ("held an earlier report" in text) == bool(turn), (got, text))
 
 # A command that is proposed can be typed as it stands.
 for where in "with a space", "plain":

@@ -1,5 +1,6 @@
 /* xlane checkpoint: are the checkpoints of a run whole? */
 #include "base/file.h"
+#include "base/word.h"
 #include "cli/cli.h"
 #include "lane/run.h"
 #include "train/ckpt.h"
@@ -47,6 +48,9 @@ static xl_error *checkpoint(const xl_cli *cli, int argc, char **argv)
                                              : ", but not committed: the process ended before its marker was written");
         xl_buf_printf(&b, "%zu checkpoint%s in %s; %zu bad%s\n", n, n == 1 ? "" : "s", folder, bad,
                       bad ? "; `xlane resume` takes the newest whole one" : "");
+        if (!n)
+            xl_buf_printf(&b, "none was saved yet: `xlane resume %s` trains on and saves one at its end\n",
+                          xl_word_of(cli->arena, dir));
     }
     if (bad || !n)
         xl_cli_exit(cli, XL_EXIT_FAILED);

@@ -42,6 +42,9 @@ static xl_error *given(const xl_cli *cli, uint32_t n, const char **value)
         if (at < 0 || at >= n)
             return xl_cli_misuse(cli, "--input=%s: the program has arguments 0 to %lld", opt.input.p[i],
                                  (long long)n - 1);
+        double number;
+        if (*rest.p != '@' && !xl_str_f64(rest, &number))
+            return xl_cli_misuse(cli, "--input=%s: '%s' is no number; a file is @FILE", opt.input.p[i], rest.p);
         value[at] = rest.p;
     }
     return NULL;
@@ -67,10 +70,8 @@ static xl_error *input(const xl_cli *cli, const xl_device *d, const xl_type *t, 
         err = xl_buffer_from_host(d, elem, xl_type_dims(t), file.p, NULL, out);
         goto out;
     }
-    if (value && !xl_str_f64(xl_str_of(value), &v)) {
-        err = XL_ERR(INVALID, "argument %u: '%s' is no number; a file is @FILE", i, value);
-        goto out;
-    }
+    if (value)
+        (void)xl_str_f64(xl_str_of(value), &v);            /* a number: it was looked at first */
     data = malloc(bytes ? bytes : 1);
     if (!data) {
         err = XL_ERR(EXHAUSTED, "no memory for argument %u, %zu bytes", i, bytes);

@@ -159,14 +159,17 @@ static xl_error *show(const xl_cli *cli, xl_buf *b, const char *verb)
 static xl_error *man(const xl_cli *cli, int argc, char **argv)
 {
     xl_buf b = { 0 };
-    if (!argc) {
+    const char *name = argc ? argv[0] : "xlane";
+    if (!strcmp(name, "xlane")) {
         page_of_all(&b);
         return show(cli, &b, NULL);
     }
+    if (!strncmp(name, "xlane-", 6))                       /* as the pages are called */
+        name += 6;
     for (const xl_verb *const *v = verbs; *v; v++)
-        if (!strcmp((*v)->name, argv[0])) {
+        if (!strcmp((*v)->name, name)) {
             page_of_verb(&b, *v);
-            return show(cli, &b, argv[0]);
+            return show(cli, &b, name);
         }
     return xl_cli_misuse(cli, "there is no verb \"%s\"; xlane --help lists them", argv[0]);
 }

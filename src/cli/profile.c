@@ -86,7 +86,8 @@ static xl_error *show(const xl_cli *cli, const char *name)
         xl_profile_json(&j, &p);
         return xl_cli_put(&b);
     }
-    xl_buf_printf(&b, "%.*s@%s%s: %.*s\n", XL_FMT(p.name), p.digest,
+    bool compiles = strcmp(p.digest, "none") != 0;         /* it says something of the compiled code */
+    xl_buf_printf(&b, "%.*s%s%s%s: %.*s\n", XL_FMT(p.name), compiles ? "@" : "", compiles ? p.digest : "",
                   p.diagnostic ? " (diagnostic: its timings are marked)" : "", XL_FMT(p.about));
     for (size_t i = 0; i < p.nchain; i++)
         xl_buf_printf(&b, "  %s %.*s\n", i + 1 == p.nchain ? "from     " : "inherited", XL_FMT(p.chain[i]));

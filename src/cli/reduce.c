@@ -356,6 +356,9 @@ static xl_error *report(work *w, const xl_capture *c, const bool *keep, const ch
     xl_buf program = { 0 }, py = { 0 }, b = { 0 };
     xl_value *in;
     uint32_t nin;
+    if (xl_file_stat(xl_path_join(a, opt.out, "command.txt"), NULL))
+        fprintf(stderr, "xlane: %s held an earlier report, whose files are replaced; --out=DIR names another folder\n",
+                opt.out);
     XL_DO(xl_dir_make(opt.out));
     XL_DO(with_ops(w, keep, opt.out, kept, &program, &in, &nin));
     XL_DO(xl_file_write_shown(xl_path_join(a, opt.out, "program.mlir"), xl_buf_view(&program)));

@@ -374,6 +374,11 @@ static xl_error *check_options(const xl_cli *cli, const xl_ranks *seen)
         return xl_cli_misuse(cli, "--restarts starts all ranks of -n again; one process alone has --retries");
     if (opt.n < 1 || opt.n > 4096)
         return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
+    if (opt.capture && !strncmp(opt.capture, "step:", 5) && !captures(opt.capture))
+        return xl_cli_misuse(cli, "--capture=%s: it is step:N, and N starts at 1, the first execution", opt.capture);
+    if (opt.smaller.n && !opt.retries)
+        fprintf(stderr, "xlane: --smaller without --retries: after a failure none of its candidates is tried; "
+                        "--retries=%zu tries all\n", opt.smaller.n);
     if (opt.capture && !captures(opt.capture))
         return xl_cli_misuse(cli, "--capture is nonfinite, step:N, signal or slow, not %s", opt.capture);
     return NULL;

@@ -214,7 +214,8 @@ xl_error *xl_lock_read(xl_arena *a, const char *path, xl_lock *out)
     if (!xl_node_get(root, "lock") || !items || items->kind != XL_NODE_LIST)
         return XL_ERR(INVALID, "%s is not a lock; `xlane lock write` makes one", path);
     if (!xl_sealed_check(root))
-        return XL_ERR(DATA_LOSS, "%s was changed after it was written: its checksum does not fit; write a new one",
+        return XL_ERR(DATA_LOSS, "%s was changed after it was written: its checksum does not fit; remove it and write "
+                                 "another (`xlane lock write`), or name another with --file",
                       path);
     XL_DO(xl_node_get_str(root, "machine", &out->machine));
     XL_DO(xl_node_get_str(root, "made", &out->made));

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/word.h"
 #include "base/yaml.h"
 #include "lane/run.h"
 #include "train/step.h"
@@ -330,6 +331,17 @@ xl_grad_keep xl_config_keep(const xl_config *c)
     return strcmp(c->keep_for_backward, "carry") ? XL_KEEP_DOTS : XL_KEEP_CARRY;
 }
 
+/* A text to train on is easily given where a configuration is wanted. */
+static xl_error *text_next(xl_arena *a, xl_error *err, const char *file)
+{
+    xl_file_info info;
+    bool yaml = xl_str_ends(xl_str_of(file), XL_STR(".yaml")) || xl_str_ends(xl_str_of(file), XL_STR(".yml"));
+    if (!err || yaml || !xl_file_stat(file, &info) || info.dir)
+        return err;
+    return xl_error_next(err, "%s is read as a configuration; to train on it as a text: xlane train data.train=%s",
+                         file, xl_word_of(a, file));
+}
+
 xl_error *xl_config_read(xl_arena *a, const char *file, char *const *words, int n, xl_config *out)
 {
     xl_error *err = NULL;
@@ -337,14 +349,14 @@ xl_error *xl_config_read(xl_arena *a, const char *file, char *const *words, int 
     if (file) {
         xl_str text;
         xl_node *root;
-        XL_DO(xl_file_read_max(a, file, XL_YAML_BYTES, &text));
-        XL_DO(xl_yaml_read(a, file, text, &root));
-        if (root->kind == XL_NODE_MAP)
-            XL_DO(walk(a, &c, root, (xl_str){ "" }));
-        else if (root->kind != XL_NODE_NULL) {
+        err = xl_file_read_max(a, file, XL_YAML_BYTES, &text);
+        if (!err)
+            err = xl_yaml_read(a, file, text, &root);
+        if (!err && root->kind == XL_NODE_MAP)
+            err = walk(a, &c, root, (xl_str){ "" });
+        else if (!err && root->kind != XL_NODE_NULL)
             err = XL_ERR(INVALID, "%s: a configuration is a map of keys", file);
-            goto out;
-        }
+        XL_DO(text_next(a, err, file));
     }
     for (int i = 0; i < n; i++) {
         xl_str rest = xl_str_of(words[i]), key = xl_str_cut(&rest, '=');

@@ -1203,7 +1203,8 @@ xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double
     char *path;
     XL_DO(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, step, NULL));
     if (!path) {
-        err = XL_ERR(NOT_FOUND, "%s has no checkpoint that can be read", dir);
+        err = XL_ERR(NOT_FOUND, "%s has no checkpoint; `xlane resume %s` trains on and saves one at its end", dir,
+                     xl_word_of(a, dir));
         goto out;
     }
     int64_t one = c->data.time;
