@@ -77,14 +77,16 @@ with open(TMP + "/donated.py", "w") as f:
     f.write("import jax\nf = jax.jit(lambda x: x * 2 + 1, donate_argnums=0)\nx = jax.numpy.ones((64, 64))\nf(x)\nf(x)\n")
 p, folder = run("donated", PY[0], "donated.py", args=("--profile", "cpu"))
 p = xlane("classify", folder)
-check("a_donated_array_used_again", p.returncode == 0 and p.stdout.startswith("donated (") and "donate_argnums" in p.stdout
+check("a_donated_array_used_again", p.returncode == 0 and p.stdout.startswith("donated (") and "donate_argnums"
+      in p.stdout
       and "keep the array that the function returned" in p.stdout, (p.stdout, p.stderr))
 with open(folder + "/events.jsonl") as f:
     told = f.read()
 with open(folder + "/events.jsonl", "w") as f:             # an error that nobody knows
     f.write(told.replace("was deleted or donated", "was odd"))
 p = xlane("classify", folder)
-check("an_unknown_failure_of_a_run", p.returncode == 1 and p.stdout.startswith("unknown: nothing that this run recorded")
+check("an_unknown_failure_of_a_run",
+      p.returncode == 1 and p.stdout.startswith("unknown: nothing that this run recorded")
       and "run's folder" not in p.stdout and "xlane classify LOG" in p.stdout, (p.stdout, p.stderr))
 p = xlane("classify", "-", stdin="something odd\n")
 check("an_unknown_text_asks_for_the_folder", "or the run's folder" in p.stdout, p.stdout)

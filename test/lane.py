@@ -117,7 +117,8 @@ def _():
     profile("nosymbol", "device:\n  plugin: %s\n" % os.path.join(BUILD, "test", "plugins", "nosymbol.so"))
     for name, line, why in (("nofile", 3, "/nope/x.so"), ("notext", 2, "/etc/passwd")):
         p = xlane("profile", "check", name, status=1)
-        assert "wrong  .xlane/profiles/%s.yaml:%d: device.plugin: " % (name, line) in p.stdout and why in p.stdout, p.stdout
+        assert "wrong  .xlane/profiles/%s.yaml:%d: device.plugin: " % (name,
+            line) in p.stdout and why in p.stdout, p.stdout
         assert "checked against " + why not in p.stdout, p.stdout
         got = json.loads(xlane("profile", "check", name, "--json", status=1).stdout)
         assert why in got["not_checked"] and got["plugin"] is None and any(f["fatal"] for f in got["findings"]), got
@@ -125,7 +126,8 @@ def _():
         assert why in p.stderr and "--plugin=PATH names another" in p.stderr and not p.stdout, (p.stdout, p.stderr)
     p = xlane("profile", "check", "cpu", "--plugin=" + PLUGIN)
     assert "checked against " + PLUGIN in p.stdout and "wrong  " not in p.stdout, p.stdout
-    for name, line, why in (("nofile", 3, "/nope/x.so: no such file"), ("notext", 2, "/etc/passwd: not a shared library"),
+    for name, line, why in (("nofile", 3, "/nope/x.so: no such file"),
+                            ("notext", 2, "/etc/passwd: not a shared library"),
                             ("nosymbol", 2, "it exports no GetPjrtApi")):
         p = xlane("run", "--profile", name, "--cache=off", "--", "echo", "it", "ran", status=1)
         assert ".xlane/profiles/%s.yaml:%d: device.plugin: " % (name, line) in p.stderr and why in p.stderr, p.stderr

@@ -13,7 +13,8 @@ static struct { const char *dir, *segment; uint64_t max; } opt;
 static const xl_opt opts[] = {
     { "cache", XL_OPT_STR, &opt.dir, "DIR", "the cache folder (XLANE_CACHE, else ~/.cache/xlane)" },
     { "cache-segment", XL_OPT_STR, &opt.segment, "NAME",
-      "this segment of the cache alone, as of `xlane run --cache-segment` (ls, verify, prune: all; export, import: none)" },
+      "this segment of the cache alone, as of `xlane run --cache-segment` (ls, verify, prune: all; export, import: "
+      "none)" },
     { "max", XL_OPT_SIZE, &opt.max, "SIZE", "prune: keep at most this much, in each segment too" },
     { 0 },
 };

@@ -271,7 +271,8 @@ XL_VERB(profile) = {
         "known flag\n"
         "names from the plugin's file without loading it, since XLA aborts the process on an unknown flag. It exits "
         "with 1 if\n"
-        "something is wrong, or the plugin's file cannot be read. Without a NAME, show and check use the current environment.",
+        "something is wrong, or the plugin's file cannot be read. Without a NAME, show and check use the current "
+        "environment.",
     .example = "xlane profile show tpu-v6e-spmd\n"
                "xlane profile check tpu-v6e --plugin=tpu",
     .opts = opts,

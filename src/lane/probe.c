@@ -419,7 +419,8 @@ static xl_str setting_named(xl_str reason)
 static void judge_setting(xl_probe *p)
 {
     bool ours = p->reason.n && setting_named(p->reason).n;
-    if ((p->class == XL_PROBE_NO_DEVICE && (ours || says(p->last_words, "Unknown flag"))) || (p->class == XL_PROBE_NO_COMPILE && ours))
+    if ((p->class == XL_PROBE_NO_DEVICE && (ours || says(p->last_words, "Unknown flag"))) ||
+        (p->class == XL_PROBE_NO_COMPILE && ours))
         p->class = XL_PROBE_SETTING;
 }
 

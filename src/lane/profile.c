@@ -411,7 +411,8 @@ static int by_name(const void *x, const void *y)
 
 bool xl_setting_diagnoses(const xl_setting *s)
 {
-    return s->use == XL_USE_DIAG && !s->unread && s->value.n && !xl_str_is(s->value, "0") && !xl_str_is(s->value, "false");
+    return s->use == XL_USE_DIAG && !s->unread && s->value.n && !xl_str_is(s->value, "0") &&
+           !xl_str_is(s->value, "false");
 }
 
 xl_str xl_setting_words(xl_arena *a, const xl_setting *s)
