@@ -21,6 +21,7 @@ print(float(w.sum()))
 """
 HEALTHY = STEP.replace("SIZES", "[8] * 12")
 BATCH = STEP.replace("SIZES", "[32] * 6 + [36] * 3")
+SHAPE = ("yes", "no", "no", "no")
 
 
 @check("W1_healthy_run_answers_no_and_opens_with_its_verdict")
@@ -1215,6 +1216,65 @@ for epoch in range(3):
     headline = re.split(r"in addition,|^ +\d+\.\d+ s ", said, flags=re.M)[0]
     assert "traced again when called at" in headline and "dimension 0 took" in headline, said
     assert len(re.findall(r"argument `x` took f\d+, f\d+", headline)) == 1, said
+
+
+WEAK = """
+import functools, jax, jax.numpy as jnp, numpy as np
+def loss(w, x, beta):
+    return jnp.mean((x @ w) ** 2) * beta  # BETA
+def update(w, g, lr):
+    return w - lr * g  # RATE
+@functools.partial(jax.jit, static_argnames="beta")
+def step(w, x, lr, beta=1.0):
+    return update(w, jax.grad(loss)(w, x, beta), lr)
+w, x, lr = jnp.ones((16, 4)), np.full((8, 16), 0.1, "f"), jnp.float32(0.1)
+for i in range(14):
+    CALL
+"""
+
+
+@check("W3_a_weak_type_and_a_static_value_that_change_in_one_call_are_two_causes")
+def _():
+    both = WEAK.replace("CALL", "w = step(w, x, 0.1 if i else lr, beta=i / 8)")
+    rate, beta = line_of(both, "# RATE"), line_of(both, "# BETA")
+    folder, _ = python("weak_and_static", both)
+    said = xlane("explain", folder)
+    assert re.search(r"argument `lr` took an array, a Python number at \S*:%d; always pass" % rate, said), said
+    assert re.search(r"static argument `beta` took 0, 0.125, 0.25, .* at \S*:%d; each value" % beta, said), said
+    assert "as a result: constant" not in said, said
+    assert re.search(r"as a result: stablehlo.convert was added at \S*:%d\n" % rate, said), said
+    folder, _ = python("weak_alone", WEAK.replace("CALL", "w = step(w, x, 0.1 if i > 3 else lr)"))
+    said = xlane("explain", folder)
+    assert "argument `lr` took an array, a Python number at " in said and "static argument" not in said, said
+    assert answers(said) == SHAPE and "constant" not in said.split(" at  module")[0], said
+    healthy, _ = python("weak_never", WEAK.replace("CALL", "w = step(w, x, 0.1)"))
+    assert "no recompile\n" in xlane("explain", healthy), xlane("explain", healthy)
+
+
+@check("W3_each_argument_whose_type_changed_is_a_cause_of_its_own")
+def _():
+    text = WEAK.replace("CALL", "w = step(w, x, 0.1) if i < 7 else step(w, x.astype(np.float16), RATE)")
+    for name, now, is_cause in ("two_types", "np.float32(0.01)", True), ("one_type", "0.01", False):
+        code = text.replace("RATE)", now + ")")
+        folder, _ = python(name, code)
+        said = xlane("explain", folder)
+        assert re.search(r"argument `x` took f32, f16 at \S*:%d; cast it" % line_of(code, "# BETA"), said), said
+        told = re.search(r"argument `lr` took a Python number, an array at \S*:%d; always" % line_of(code, "# RATE"),
+                         said)
+        assert bool(told) == is_cause, said
+        assert answers(said) == SHAPE, said
+
+
+@check("W3_across_runs_a_weak_type_is_known_by_the_programs")
+def _():
+    runs = os.path.join(os.path.dirname(script("x", "")), "runs-weak")
+    for name, rate in ("strong", "lr"), ("weak", "0.1"):
+        code = WEAK.replace("CALL", "w = step(w, x, %s)" % rate)
+        folder, _ = run(name, sys.executable, script("weak_again.py", code), runs=runs)
+    made = [e for e in events(folder) if e["event"] == "compile" and e["module"] == "jit_step"]
+    assert [e["reason"] for e in made] == ["weak-type"] and "against_run" in made[0], made
+    detail = made[0]["detail"][0]
+    assert detail["name"] == "lr" and detail["where"].endswith(":%d" % line_of(code, "# RATE")), made
 
 
 @check("W3_on_a_terminal_lines_are_wrapped_and_a_manual_page_is_a_page")

@@ -200,10 +200,28 @@ bool xl_call_held(xl_arena *a, xl_str before, xl_str after, xl_str *what, xl_str
     return found;
 }
 
-xl_str xl_call_weak(xl_str call, xl_str argument)
+/* 1: the call has an argument of that name of a weak type, 0: it has not, -1: not known. */
+static int is_weak(xl_str call, xl_str name, xl_str *kind)
 {
-    for (row r; next(&call, &r);)
-        if (xl_str_is(r.kind, "weak") && xl_str_eq(r.name, argument))
-            return r.value;
-    return (xl_str){ "", 0 };
+    static const xl_str head = { "weak ", 5 };
+    int found = -1;
+    for (row r; next(&call, &r);) {
+        if (!xl_str_is(r.kind, "weak") || !xl_str_starts(r.name, head))
+            continue;
+        found = found < 0 ? 0 : found;                     /* the row `weak types` comes first */
+        if (!xl_str_is(r.value, "known") && xl_str_eq((xl_str){ r.name.p + head.n, r.name.n - head.n }, name)) {
+            *kind = r.value;
+            return 1;
+        }
+    }
+    return found;
+}
+
+bool xl_call_weak(xl_str before, xl_str after, xl_str name, bool *was, bool *is, xl_str *kind)
+{
+    *kind = (xl_str){ "", 0 };
+    int x = is_weak(before, name, kind), y = is_weak(after, name, kind);
+    *was = x > 0;
+    *is = y > 0;
+    return x >= 0 && y >= 0 && name.n;
 }

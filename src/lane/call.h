@@ -2,9 +2,9 @@
  * What a frontend tells of the call that a program is compiled for, and how two calls differ. A call is lines of
  * NAME<tab>KIND<tab>VALUE, as guard/preload_function.h writes them: `cleared` (how often JAX's caches were emptied),
  * `form` (positional arguments, keywords), static arguments (`value`, `object` with its hash, `anew` where objects
- * compare by identity), the structure of the others (`tree`, named `passed x`) and those that are weakly typed
- * (`weak`), Python values of the function's surroundings (`taken`), and the sizes of lists and arrays there (`held`).
- * Texts are in the arena. */
+ * compare by identity), the structure of the others (`tree`, named `passed x`), those of a weak type (`weak`, named
+ * `weak x`; a row `weak types` says that they are known), Python values of the function's surroundings (`taken`), and
+ * the sizes of lists and arrays there (`held`). Texts are in the arena. */
 #ifndef XL_LANE_CALL_H
 #define XL_LANE_CALL_H
 
@@ -25,7 +25,9 @@ xl_str xl_call_value(xl_arena *a, xl_str before, xl_str after, xl_str x, xl_str 
  * as "the length of `replay` (a list)", and its sizes; false: there is none. */
 bool xl_call_held(xl_arena *a, xl_str before, xl_str after, xl_str *what, xl_str *from, xl_str *to);
 bool xl_call_is_held(xl_str what); /* whether a text is such a `what` */
-/* "a Python number" or "a weakly typed array": what that argument was; empty where that is not known. */
-xl_str xl_call_weak(xl_str call, xl_str argument);
+
+/* Whether the types of the argument of that name were weak in each call; false: not known. *kind: "a Python number" or
+ * "a weakly typed array" where it was, empty: not known which. */
+bool xl_call_weak(xl_str before, xl_str after, xl_str name, bool *was, bool *is, xl_str *kind);
 
 #endif

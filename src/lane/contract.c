@@ -9,6 +9,7 @@
 #include "ir/compare/hash.h"
 #include "ir/read.h"
 #include "lane/call.h"
+#include "lane/weak.h"
 
 /* One remembered compile. The key's parts and names are copied into its arena. */
 typedef struct record {
@@ -411,9 +412,9 @@ static void need_program(xl_arena *a, xl_contracts *c, record *r)
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 /* Ops and constants come and go with the arguments that they read, so those are asked first. */
-static const xl_diff_kind order[] = { XL_DIFF_SHAPE, XL_DIFF_DTYPE,  XL_DIFF_KEY,     XL_DIFF_SHARDING,
-                                      XL_DIFF_ARGS,  XL_DIFF_ORDER,  XL_DIFF_INDEX,   XL_DIFF_CONSTANT,
-                                      XL_DIFF_OP,    XL_DIFF_SETUP,  XL_DIFF_LAYOUT, XL_DIFF_DONATION };
+static const xl_diff_kind order[] = { XL_DIFF_SHAPE, XL_DIFF_DTYPE, XL_DIFF_WEAK,   XL_DIFF_KEY,   XL_DIFF_SHARDING,
+                                      XL_DIFF_ARGS,  XL_DIFF_ORDER, XL_DIFF_INDEX,  XL_DIFF_CONSTANT,
+                                      XL_DIFF_OP,    XL_DIFF_SETUP, XL_DIFF_LAYOUT, XL_DIFF_DONATION };
 
 /* A constant on a line where ops came or went is part of that change, and no cause of its own. */
 static bool among_ops(const xl_verdict *v, const xl_diff *x)
@@ -421,7 +422,8 @@ static bool among_ops(const xl_verdict *v, const xl_diff *x)
     for (uint32_t i = 0; i < v->ndiff && x->kind == XL_DIFF_CONSTANT && x->file.n; i++) {
         const xl_diff *o = &v->diff[i];
         uint32_t last = o->last ? o->last : o->line;       /* one that changed, or those that came or went */
-        if (o->kind == XL_DIFF_OP && xl_str_eq(o->file, x->file) && o->line <= x->line && x->line <= last)
+        if (o->kind == XL_DIFF_OP && !o->follows && xl_str_eq(o->file, x->file) && o->line <= x->line &&
+            x->line <= last)
             return true;
     }
     return false;
@@ -451,51 +453,6 @@ static bool wider(const xl_module *before, const xl_module *after, const xl_verd
            !(args && (on ? v->wide : v->steady_wide));
 }
 
-/* Which arguments are converted before they are used: scalars, or those that are none. JAX does that to a Python
- * number, whose type is weak, where the other operand decides; an array decides itself, and then the other one is
- * converted. */
-static int64_t converted(const xl_module *m, bool scalars)
-{
-    const xl_func *f = xl_module_entry(m);
-    int64_t out = 0;
-    for (uint32_t i = 0; f && f->body && i < f->body->nop; i++) {
-        const xl_op *op = f->body->op[i];
-        const xl_val *v = op->code == XL_OP_CONVERT ? &f->val[op->in[0].id] : NULL;
-        if (v && !v->def && v->region == f->body && v->index < 63 && (xl_in_type(f, op, 0)->rank == 0) == scalars)
-            out |= (int64_t)1 << v->index;
-    }
-    return out;
-}
-
-/* The arguments of this value's dtype that it is computed from, looking back at most `depth` ops. */
-static int64_t made_from(const xl_func *f, xl_value v, xl_dtype dtype, int depth)
-{
-    const xl_val *x = &f->val[v.id];
-    int64_t out = 0;
-    if (!x->def)
-        return x->region == f->body && x->index < 63 && x->type->dtype == dtype ? (int64_t)1 << x->index : 0;
-    for (uint32_t i = 0; depth && x->def->nin <= 3 && i < x->def->nin; i++)
-        out |= made_from(f, x->def->in[i], dtype, depth - 1);
-    return out;
-}
-
-/* The arguments whose values are converted to the type that they have: JAX writes that where a value of a weak type
- * (a Python number, or what is computed from it alone) meets an array of the same type. */
-static int64_t strengthened(const xl_module *m, uint32_t *n)
-{
-    const xl_func *f = xl_module_entry(m);
-    int64_t out = 0;
-    *n = 0;
-    for (uint32_t i = 0; f && f->body && i < f->body->nop; i++) {
-        const xl_op *op = f->body->op[i];
-        if (op->code != XL_OP_CONVERT || !xl_type_eq(xl_in_type(f, op, 0), xl_out_type(f, op, 0)))
-            continue;
-        out |= made_from(f, op->in[0], xl_in_type(f, op, 0)->dtype, 6);
-        ++*n;
-    }
-    return out;
-}
-
 /* As many ops of each kind, but for those that only change a form. */
 static bool same_work(const xl_module *a, const xl_module *b)
 {
@@ -506,30 +463,6 @@ static bool same_work(const xl_module *a, const xl_module *b)
     for (size_t i = 0; i < sizeof form / sizeof *form; i++)
         x[form[i]] = y[form[i]] = 0;
     return !memcmp(x, y, sizeof x);
-}
-
-/* Nothing differs but conversions and what comes of them, and a scalar argument of one type in both is converted in one
- * alone. A Python value that chooses a precision converts arrays in the same program as it does scalars. *number: it is
- * a Python number now. */
-static int weak_argument(const xl_module *before, const xl_module *after, const xl_verdict *v, bool *number)
-{
-    for (uint32_t i = 0; i < v->ndiff; i++)
-        if (v->diff[i].arg >= 0 || v->diff[i].kind == XL_DIFF_SHAPE || v->diff[i].kind == XL_DIFF_SHARDING ||
-            v->diff[i].kind == XL_DIFF_INDEX)
-            return -1;
-    int64_t x = converted(before, true), y = converted(after, true), ax = converted(before, false),
-            ay = converted(after, false);
-    if ((x & ~y && ax & ~ay) || (y & ~x && ay & ~ax) || !v->ndiff || !same_work(before, after))
-        return -1;
-    if (x ^ y) {
-        int arg = __builtin_ctzll((uint64_t)(x ^ y));
-        *number = y >> arg & 1;
-        return arg;
-    }
-    uint32_t nx, ny;
-    int64_t wx = strengthened(before, &nx), wy = strengthened(after, &ny), weak = nx > ny ? wx & ~wy : wy & ~wx;
-    *number = ny > nx;
-    return nx != ny && weak ? __builtin_ctzll((uint64_t)weak) : -1;
 }
 
 /* What changed first of all; NULL: nothing but consequences. */
@@ -575,16 +508,6 @@ static void follow_shardings(xl_verdict *v)
     }
 }
 
-/* `more` explains the words of which one is weakly typed. */
-static void say_weak(xl_arena *a, xl_diff *d, const char *more)
-{
-    xl_str who = d->name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(d->name)) : xl_strf(a, "argument %d", d->arg);
-    bool now = !xl_str_is(d->after, "an array");
-    d->text = xl_strf(a, "%.*s: %.*s%s instead of %.*s%s of the same type: its weak type changed%s%.*s%s", XL_FMT(who),
-                      XL_FMT(d->after), now ? more : "", XL_FMT(d->before), now ? "" : more,
-                      d->file.n ? ", used at " : "", XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
-}
-
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
 {
     uint32_t n = 0;
@@ -592,13 +515,12 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     out->diff = diff;
     out->ndiff = n;
     out->reason = "identical";
-    bool number = false, ordered = false;
+    bool ordered = false;
     for (uint32_t i = 0; i < n; i++)
         ordered |= diff[i].kind == XL_DIFF_ORDER;
     for (uint32_t i = 0; i < n && ordered && same_work(before, after); i++) /* the ops follow their arguments */
         diff[i].follows |= diff[i].kind == XL_DIFF_OP;
     follow_shardings(out);
-    int weak = weak_argument(before, after, out, &number);
     if (wider(before, after, out)) {
         xl_diff *d = xl_new(a, xl_diff, n + 1);
         bool on = has_wide(after);
@@ -622,27 +544,7 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
         out->reason = "x64";
         return NULL;
     }
-    if (weak >= 0) {
-        const xl_func *f = xl_module_entry(after);
-        xl_diff *d = xl_new(a, xl_diff, n + 1);
-        memcpy(d + 1, diff, n * sizeof *d);
-        *d = (xl_diff){ .kind = XL_DIFF_DTYPE,
-                        .arg = weak,
-                        .dim = -1,
-                        .times = 1,
-                        .file = diff[0].file,
-                        .line = diff[0].line,
-                        .name = xl_loc_label(after, f->val[f->body->arg[weak].id].loc),
-                        .before = number ? XL_STR("an array") : XL_STR("a weakly typed value"),
-                        .after = number ? XL_STR("a weakly typed value") : XL_STR("an array") };
-        say_weak(a, d, " (a Python number, or jnp.asarray of one)");
-        for (uint32_t i = 1; i <= n; i++)
-            d[i].follows = true;
-        out->diff = d;
-        out->ndiff = n + 1;
-        out->reason = "weak-type";
-        return NULL;
-    }
+    xl_weak_find(a, before, after, same_work(before, after), out);
     const char *reason = reason_of(out);
     if (reason)
         out->reason = reason;
@@ -983,15 +885,6 @@ static void called_otherwise(xl_arena *a, const record *best, const xl_compile_s
 {
     xl_str how;
     bool named = strcmp(v->reason, "x64") && held_otherwise(a, best, site, v);
-    if (!strcmp(v->reason, "weak-type")) {
-        xl_diff *d = &v->diff[0];
-        bool now = !xl_str_is(d->after, "an array");
-        xl_str kind = xl_call_weak(now ? site->call : best->site.call, d->name);
-        if (kind.n) {
-            *(now ? &d->after : &d->before) = kind;
-            say_weak(a, d, "");
-        }
-    }
     for (uint32_t i = 0; i < v->ndiff; i++) {
         xl_diff *d = &v->diff[i];
         if (d->kind == XL_DIFF_ORDER && xl_call_form(a, best->site.call, site->call, &how)) {
@@ -1048,6 +941,10 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
         out->x64_after = site->x64;
         out->wide = c->wide;
         out->steady_wide = c->wide && !c->switched;
+        if (near->here) {
+            out->call_before = best->site.call;
+            out->call_after = site->call;
+        }
         err = xl_contract_compare(a, best->m, m, out);
         c->switched |= !strcmp(out->reason, "x64");
         if (!strcmp(out->reason, "identical")) /* the hash says otherwise: something that has no words yet */

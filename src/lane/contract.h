@@ -34,6 +34,7 @@ typedef struct {
     xl_str against_module;                                 /* its name in this process; empty: an earlier run's */
     bool wide, steady_wide; /* known before: 64-bit numbers were seen, and never switched */
     xl_x64 x64_before, x64_after;                          /* of the compile it was compared with, and of this one */
+    xl_str call_before, call_after;                        /* the same, see lane/call.h; empty: not known */
 } xl_verdict;
 
 /* What is known of a compile beside the parts of its key. */

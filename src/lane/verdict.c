@@ -29,8 +29,7 @@ const xl_cause *xl_cause_of(xl_str word)
 typedef struct { bool arg, dim, first, read_back, grown, carried; } sized;
 static const xl_cause *finer(xl_str reason, xl_str what, sized s)
 {
-    if (xl_str_is(reason, "x64") || xl_str_is(reason, "weak-type") || xl_str_is(reason, "transform") ||
-        xl_str_is(reason, "device"))
+    if (xl_str_is(reason, "x64") || xl_str_is(reason, "transform") || xl_str_is(reason, "device"))
         return xl_cause_of(reason);
     if (xl_str_is(what, "shape"))
         return xl_cause_of(s.read_back ? XL_STR("read-back")
@@ -208,7 +207,8 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
             continue;
         any = true;
         answer(a, v, c);
-        bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
+        bool sized = xl_node_get(d, "arg") &&
+                     (xl_str_is(what, "shape") || xl_str_is(what, "dtype") || xl_str_is(what, "weak-type"));
         bool listed = xl_node_get(d, "arg") && xl_str_is(what, "args");
         bool number = xl_str_is(what, "constant") && xl_node_text(d, "before").n < 24 &&
                       xl_node_text(d, "after").n < 24 &&

@@ -13,6 +13,7 @@ typedef enum {
     XL_DIFF_KEY,                                           /* a random key of another kind */
     XL_DIFF_INDEX,                                         /* where a slice begins, with nothing else */
     XL_DIFF_SETUP,                                         /* one program computes what is an argument of the other */
+    XL_DIFF_WEAK,                                          /* for the caller: see lane/weak.h */
     XL_DIFF_IDENTICAL                                      /* nothing differs; never in xl_module_diff's list */
 } xl_diff_kind;
 
@@ -30,20 +31,28 @@ typedef struct {
     bool recast;                                           /* CONSTANT: of another dtype */
     bool again;   /* ARGS: the other program has some of the same call */
     bool makes;   /* OP: they make arrays from numbers alone, or are of lines that both programs have */
+    bool forms;   /* OP: they only change a form or a dtype */
     bool at_call; /* OP: they came or went where the program is called, or their line is not known */
     bool own_line;                                         /* of a constant: only b has the line of its reader */
     bool state;                                            /* ARGS: it belongs to an optimizer of PyTorch's */
     bool read_back;                                        /* for the caller: the host read `size` from the device */
     bool grown, carried;                                   /* SHAPE, for the caller: see lane/contract.c */
     int64_t size;                                          /* SHAPE: the new size; 0: none, or several */
+    uint64_t reads; /* of an op: XL_DIFF_ARG of each argument that it depends on, or meets in the next op that computes
+                       something */
     xl_str from;                                           /* an argument of PyTorch/XLA's: the line it is from */
     xl_str part;                                           /* what of an op: "stablehlo.slice start_indices" */
     xl_str text;                                           /* the whole sentence */
 } xl_diff;
 
+/* Argument i of b as a bit of `reads`; the last bit is of all from the 64th on. */
+#define XL_DIFF_ARG(i) (UINT64_C(1) << ((i) < 63 ? (i) : 63))
+
 /* The differences from a to b, the arguments' first, then in program order, at most `most` of them, in the arena.
  * Consequences of differences already listed (types of later ops, sizes in their attributes) are left out. */
 xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b, uint32_t most, uint32_t *n);
+/* Sets the line that first uses argument `arg` of the entry function. */
+void xl_diff_used_at(const xl_module *m, uint32_t arg, xl_diff *x);
 /* Of two programs that do not differ: the arguments that are named otherwise, in words; empty where all
  * names stayed. */
 xl_str xl_module_renames(xl_arena *arena, const xl_module *a, const xl_module *b);

@@ -23,7 +23,7 @@
 const char *xl_diff_word(xl_diff_kind kind)
 {
     static const char *const word[] = { "shape", "dtype", "sharding", "constant", "op",    "layout",   "donation",
-                                        "args",  "order", "key",      "index",    "setup", "identical" };
+                                        "args",  "order", "key",      "index",    "setup", "weak-type", "identical" };
     return word[kind];
 }
 
@@ -199,7 +199,13 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
     results(&d, fa, fb);
     meshes(&d);
     xl_diff_dicts(&d, a->extra, b->extra, module_attr, &d);
-    xl_diff_funcs(&d, fa, fb, to, 0, (xl_diff_site){ { "", 0 }, 0 });
+    uint64_t *reads_a = xl_new(arena, uint64_t, xl_diff_nargs(fa)),
+             *reads_b = xl_new(arena, uint64_t, xl_diff_nargs(fb));
+    for (uint32_t i = 0; i < xl_diff_nargs(fa); i++)
+        reads_a[i] = to[i] >= 0 ? XL_DIFF_ARG((uint32_t)to[i]) : 0;
+    for (uint32_t i = 0; i < xl_diff_nargs(fb); i++)
+        reads_b[i] = XL_DIFF_ARG(i);
+    xl_diff_funcs(&d, fa, fb, &(xl_diff_way){ .args_to = to, .reads_a = reads_a, .reads_b = reads_b });
     xl_diff_numbers(&d, fa, fb);
     if (d.n == 0 && most) /* the hashes differ, so something does */
         xl_diff_note(

@@ -149,6 +149,7 @@ void xl_diff_note(xl_differ *d, xl_diff x)
     for (uint32_t i = 0; i < d->n; i++) /* one change in a loop over layers is one sentence */
         if (x.arg < 0 && xl_str_eq(d->list[i].text, x.text)) {
             d->list[i].times++;
+            d->list[i].reads |= x.reads;
             return;
         }
     if (d->n >= d->most)
@@ -225,4 +226,11 @@ void xl_diff_place_use(const xl_func *f, xl_value v, xl_diff *x)
     const xl_op *op = f->body ? xl_diff_reader(f->body, v, false) : NULL;
     if (op && !place_below(f, v, xl_diff_line(f->m, xl_diff_caller(f->m)), 8, x))
         xl_diff_place_reader(f, op, v, x);
+}
+
+void xl_diff_used_at(const xl_module *m, uint32_t arg, xl_diff *x)
+{
+    const xl_func *f = xl_module_entry(m);
+    if (f && f->body && arg < f->body->narg)
+        xl_diff_place_use(f, f->body->arg[arg], x);
 }

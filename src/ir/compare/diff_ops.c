@@ -16,6 +16,7 @@ typedef struct {
     bool *from;
     int depth;
     xl_diff_site from_line;
+    xl_diff_flow flow_a, flow_b;
     const uint32_t *same_a, *same_b; /* of values that an earlier op computes too: that one's; NULL: none do */
 } pair;
 
@@ -44,17 +45,28 @@ static void place_op(const pair *p, const xl_module *m, const xl_op *op, xl_diff
     }
 }
 
+/* The arguments that an op's results depend on, or meet. */
+static uint64_t reads_of(const uint64_t *flow, const xl_op *op)
+{
+    uint64_t reads = 0;
+    for (uint32_t i = 0; i < op->nout; i++)
+        reads |= flow[op->out[i].id];
+    return reads;
+}
+
 typedef struct {
     const char *name;
     int64_t size;
-    bool value;
-} part; /* value: before and after are short values of it */
+    bool value, forms;
+} part; /* value: before and after are short values of it; forms: no more than a form or a dtype changed */
 
 static void changed(pair *p, const xl_op *a, const xl_op *b, xl_diff_kind kind, part what, xl_str before, xl_str after)
 {
     xl_differ *d = p->d;
     xl_diff x = { .kind = kind, .arg = -1, .dim = -1, .before = before, .after = after, .follows = kind == XL_DIFF_OP };
     x.size = what.size;
+    x.forms = what.forms;
+    x.reads = reads_of(p->flow_a.met, a) | reads_of(p->flow_b.met, b);
     if (what.value)
         x.part = xl_strf(d->arena, "%s %s", xl_op_text(b), what.name);
     xl_diff_place(d->b, b->loc, &x);
@@ -161,6 +173,7 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
         xl_diff_place(d->b, b->loc, &x);
     uint64_t line = xl_diff_line(d->b, use->loc);
     x.own_line = line && line != xl_diff_line(d->b, xl_diff_caller(d->b)) && !xl_diff_on_line(&d->of_a, line);
+    x.reads = reads_of(p->flow_b.on, use);
     x.before = xl_say_attr(d->arena, s);
     x.after = xl_say_attr(d->arena, t);
     const char *by = op_words(d->arena, use);
@@ -417,6 +430,15 @@ static void set_up(pair *p, xl_value va, xl_value vb)
     }
 }
 
+/* What v is made of by ops that only change its form or dtype. */
+static xl_value source_of(const xl_func *f, xl_value v)
+{
+    const xl_op *op = f->val[v.id].def;
+    for (; op && op->nin == 1 && xl_diff_changes_form(op); op = f->val[v.id].def)
+        v = op->in[0];
+    return v;
+}
+
 /* Where two ops read: another value, or another constant. A value made by an op that came or went has been named with
  * that op. */
 static void wiring(pair *p, const xl_op *a, const xl_op *b)
@@ -454,7 +476,8 @@ static void wiring(pair *p, const xl_op *a, const xl_op *b)
             was = maker_line(p->d, p->fa, va, was);
             now = maker_line(p->d, p->fb, vb, now);
         }
-        changed(p, a, b, XL_DIFF_OP, (part){ .name = what }, was, now);
+        bool forms = xl_diff_changes_form(b) || p->to[source_of(p->fa, va).id] == source_of(p->fb, vb).id;
+        changed(p, a, b, XL_DIFF_OP, (part){ .name = what, .forms = forms }, was, now);
         one = true;
     }
 }
@@ -490,6 +513,15 @@ static bool much_alike(xl_differ *d, const xl_func *fa, const xl_func *fb)
     return 2 * same >= (na > nb ? na : nb);
 }
 
+/* Of each argument of a function that is called. */
+static const uint64_t *operands_read(xl_differ *d, const uint64_t *on, const xl_op *call, const xl_func *callee)
+{
+    uint64_t *reads = xl_new(d->arena, uint64_t, callee->body ? callee->body->narg : 0);
+    for (uint32_t i = 0; callee->body && i < callee->body->narg && i < call->nin; i++)
+        reads[i] = on[call->in[i].id];
+    return reads;
+}
+
 /* Two calls that pair up: into the functions, unless these are another function altogether. */
 static void callees(pair *p, const xl_op *a, const xl_op *b)
 {
@@ -505,7 +537,11 @@ static void callees(pair *p, const xl_op *a, const xl_op *b)
     }
     xl_diff x = { 0 };
     place_op(p, d->b, b, &x);
-    xl_diff_funcs(d, ga, gb, NULL, p->depth + 1, (xl_diff_site){ x.file, x.line });
+    xl_diff_way way = { .depth = p->depth + 1,
+                        .from_line = { x.file, x.line },
+                        .reads_a = operands_read(d, p->flow_a.on, a, ga),
+                        .reads_b = operands_read(d, p->flow_b.on, b, gb) };
+    xl_diff_funcs(d, ga, gb, &way);
 }
 
 static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
@@ -590,16 +626,6 @@ static bool own_arg(const xl_func *f, const bool *own, const xl_op *op)
     return false;
 }
 
-static bool changes_form(const xl_op *op)
-{
-    static const uint16_t form[] = { XL_OP_CONVERT,  XL_OP_BROADCAST_IN_DIM, XL_OP_RESHAPE,
-                                     XL_OP_CONSTANT, XL_OP_TRANSPOSE,        XL_OP_RETURN };
-    for (size_t i = 0; i < sizeof form / sizeof *form; i++)
-        if (op->code == form[i])
-            return true;
-    return false;
-}
-
 /* own_line: one of them is of a line that the other program has not, and none of them reads an argument that it has
  * not. */
 static ops_run run_of(xl_arena *arena, const xl_func *f, const bool *own, const bool *made, const xl_diff_lines *other,
@@ -618,7 +644,7 @@ static ops_run run_of(xl_arena *arena, const xl_func *f, const bool *own, const 
         bool only = line && line != caller && !xl_diff_on_line(other, line);
         out.own_line |= only;
         out.own_work |= only && !(made && op->nout && made[op->out[0].id]);
-        out.work |= !changes_form(op);
+        out.work |= !xl_diff_changes_form(op);
         reads |= own_arg(f, own, op);
         add_name(&out, op_words(arena, op));
     }
@@ -721,6 +747,11 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .follows = !old.own_line && !new.own_line }, y = { 0 };
     x.at_call = !old.below && !new.below;
     x.makes = !old.own_work && !new.own_work;
+    x.forms = !old.work && !new.work;
+    for (uint32_t i = 0; i < nwent; i++)
+        x.reads |= reads_of(p->flow_a.met, ra->op[went[i]]);
+    for (uint32_t i = 0; i < ncame; i++)
+        x.reads |= reads_of(p->flow_b.met, rb->op[came[i]]);
     place_op(p, m, shown->first, &x);
     xl_diff_place(m, shown->last->loc, &y);
     xl_str until = { "", 0 };
@@ -874,8 +905,7 @@ static void regions(pair *p, const xl_region *ra, const xl_region *rb)
     gap(p, ra, a0, ra->nop, rb, b0, rb->nop);
 }
 
-void xl_diff_funcs(xl_differ *d, const xl_func *fa, const xl_func *fb, const int32_t *args_to, int depth,
-                   xl_diff_site from_line)
+void xl_diff_funcs(xl_differ *d, const xl_func *fa, const xl_func *fb, const xl_diff_way *way)
 {
     for (uint32_t i = 0; i < d->nseen; i++)
         if (d->seen[i].a == fa && d->seen[i].b == fb)
@@ -883,16 +913,18 @@ void xl_diff_funcs(xl_differ *d, const xl_func *fa, const xl_func *fb, const int
     XL_PUSH(d->arena, d->seen, d->nseen, d->capseen, ((xl_diff_func_pair){ fa, fb }));
     if (!fa->body || !fb->body)
         return;
-    pair p = { .d = d, .fa = fa, .fb = fb, .depth = depth, .from_line = from_line };
+    pair p = { .d = d, .fa = fa, .fb = fb, .depth = way->depth, .from_line = way->from_line };
+    p.flow_a = xl_diff_flow_of(d->arena, fa, way->reads_a);
+    p.flow_b = xl_diff_flow_of(d->arena, fb, way->reads_b);
     p.to = xl_new(d->arena, uint32_t, fa->nval);
     p.from = xl_new(d->arena, bool, fb->nval);
     memset(p.to, 0xff, fa->nval * sizeof *p.to);
     for (uint32_t i = 0; i < fa->body->narg; i++) {
-        int32_t k = args_to ? args_to[i] : i < fb->body->narg ? (int32_t)i : -1;
+        int32_t k = way->args_to ? way->args_to[i] : i < fb->body->narg ? (int32_t)i : -1;
         if (k >= 0)
             became(&p, fa->body->arg[i], fb->body->arg[k]);
     }
-    bool graph = depth == 0 && d->graph;
+    bool graph = way->depth == 0 && d->graph;
     const xl_region *ra = graph ? lean(d, fa, &p.same_a) : fa->body, *rb = graph ? lean(d, fb, &p.same_b) : fb->body;
     regions(&p, ra, rb);
 }

@@ -1,7 +1,8 @@
 /* src/ir/compare/diff_state.h
  * Shared by the files behind diff.h: the state of one comparison of two programs, and functions that record and place a
  * difference. One thread. Everything lives in the caller's arena. Calls between the files:
- *     diff_modules.c -> diff_args.c (the arguments), diff_ops.c (the ops) -> diff_note.c (lines, sizes, the list) */
+ *     diff_modules.c -> diff_args.c (the arguments), diff_ops.c (the ops) -> diff_note.c (lines, sizes, the list)
+ *     diff_ops.c -> diff_flow.c (which arguments a value depends on) */
 #ifndef XL_IR_DIFF_STATE_H
 #define XL_IR_DIFF_STATE_H
 
@@ -12,6 +13,14 @@ typedef struct { double before, after; } xl_diff_resize;   /* a size that differ
 typedef enum { XL_DIFF_NUMBER, XL_DIFF_AS_SIZE, XL_DIFF_SIZE } xl_diff_origin; /* of two numbers: a size, or as one */
 typedef struct { xl_str file; uint32_t line; } xl_diff_site;
 typedef struct { const xl_func *a, *b; } xl_diff_func_pair;
+/* How a pair of functions is reached: which argument became which (as xl_diff_args fills it; NULL: by position), the
+ * line of the call, and which of the entry function's arguments each argument depends on. */
+typedef struct {
+    const int32_t *args_to;
+    int depth;
+    xl_diff_site from_line;
+    const uint64_t *reads_a, *reads_b;
+} xl_diff_way;
 typedef struct { const xl_op *a, *b; } xl_diff_op_pair;
 /* Two scalars that a pair of ops reads: indices of arguments, -1 for a constant. */
 typedef struct { int32_t a, b; xl_value va, vb; const xl_op *use; } xl_diff_read;
@@ -79,10 +88,15 @@ bool xl_diff_of_optimizer(const xl_func *f, uint32_t i);
 /* Records what differs; fills to[]: per argument of fa its index in fb, or -1. */
 void xl_diff_args(xl_differ *d, const xl_func *fa, const xl_func *fb, int32_t *to);
 
+/* ---- diff_flow.c ------------------------------------------------------------------------------------------------- */
+bool xl_diff_changes_form(const xl_op *op);                /* it computes nothing */
+/* Per value of f the arguments that it depends on, as bits of xl_diff.reads; args: those of f's own. `met`: also those
+ * that it meets in the next op which computes something. */
+typedef struct { uint64_t *on, *met; } xl_diff_flow;
+xl_diff_flow xl_diff_flow_of(xl_arena *arena, const xl_func *f, const uint64_t *args);
+
 /* ---- diff_ops.c -------------------------------------------------------------------------------------------------- */
-/* args_to: as xl_diff_args filled it; NULL: by position. from_line: of the call that leads here. */
-void xl_diff_funcs(xl_differ *d, const xl_func *fa, const xl_func *fb, const int32_t *args_to, int depth,
-                   xl_diff_site from_line);
+void xl_diff_funcs(xl_differ *d, const xl_func *fa, const xl_func *fb, const xl_diff_way *way);
 void xl_diff_numbers(xl_differ *d, const xl_func *fa, const xl_func *fb);
 bool *xl_diff_made_of_numbers(xl_differ *d, const xl_func *f);
 
