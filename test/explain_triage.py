@@ -415,7 +415,8 @@ def _():
     assert "xlane: 0 steps waited until the host had read a result (float, print, .item())\n" in err, err
     _, err = python("read_each", text.replace("jnp.ones((n, 16)))", "jnp.ones((n, 16))); float(w.sum())"),
                     args=("--summary",))
-    assert "xlane: 11 steps waited until the host had read a result (float, print, .item())\n" in err, err
+    assert "xlane: 11 steps waited until the host had read a result (float, print, .item()); `xlane explain last` has " \
+        "more\n" in err, err
 
 
 LOOPS = """
@@ -535,7 +536,54 @@ def _():
     said = xlane("explain", folder)
     assert "xlane: 0 steps waited until the host had read a result" in err and "sync: " not in said, err + said
     assert "\n`evaluate`: the host waited for the end of 29 of 30 steps before it started the next one, and read none " \
-        "of their results (block_until_ready; " in said and " eqx.partition(model, eqx.is_array) and " in said and "`train`: the host" not in said, said
+        "of their results (block_until_ready, " in said and "`train`: the host" not in said, said
+    assert "equinox" not in said and "eqx" not in said, said
+    assert "xlane: 31 steps waited until the device had ended the one before, without a read (block_until_ready); " \
+        "`xlane explain last` has more\n" in err, err
+    folder, err = python("awaited_now_and_then", LOOPS.replace("TIMES", "30").replace("EVALUATED",
+        "").replace("TRAINED",
+        "i % 10 or w.block_until_ready()"), args=("--summary",))
+    assert "2 steps waited until the device had ended the one before, without a read (block_until_ready)\n" in err, err
+    folder, err = python("never_awaited", HEALTHY, args=("--summary",))
+    assert "without a read" not in err and "the host waited" not in xlane("explain", folder), err
+
+
+@check("W6_a_step_of_equinox_filter_jit_is_told_of_it")
+def _():
+    text = """
+import jax, jax.numpy as jnp, equinox as eqx
+@eqx.filter_jit
+def step(w):
+    return w * 0.9 + 1
+w = jnp.ones(8)
+for i in range(20):
+    w = step(w)
+"""
+    said = xlane("explain", python("filtered", text)[0])
+    assert "(equinox.filter_jit waits in each call)" in said and "eqx.partition(model, eqx.is_array)" in said, said
+
+
+@check("W2_a_function_that_cannot_be_cached_is_named_with_the_reason")
+def _():
+    text = """
+import jax, jax.numpy as jnp
+@jax.jit
+def step(w):
+    SAY
+    return w * 0.9 + 1
+w = jnp.ones(8)
+for i in range(8):
+    w = step(w)
+"""
+    cache = os.path.join(TMP, "cache-speaks")
+    said = "`step` is not cached and compiles in every run: jit_step calls Python functions of this process"
+    for name, line, where, there in (("speaks", "jax.debug.print('{}', w[0])", cache, True),
+                                     ("speaks_again", "jax.debug.print('{}', w[0])", cache, True),
+                                     ("speaks_uncached", "jax.debug.print('{}', w[0])", "off", False),
+                                     ("silent", "", cache, False)):
+        folder, err = python(name, text.replace("SAY", line), cache=where)
+        assert (said in xlane("explain", folder)) == there == ("will compile in every run: jit_step calls" in err), err
+        assert ("is not cached" in xlane("explain", folder)) == there, err
 
 
 @check("W7_functions_of_one_name_in_several_processes_are_one_if_they_are_of_one_line")
@@ -601,7 +649,8 @@ for i in range(20):
         folder, said[name] = python("reads_" + name, text.replace("SIZE", size).replace("READ", read),
                                     args=("--summary",))
         said[name] += xlane("explain", folder)
-    assert "xlane: 8 steps waited until the host had read a result (float, print, .item())\n" in said["some"], said["some"]
+    assert "xlane: 8 steps waited until the host had read a result (float, print, .item()); `xlane explain last` has " \
+        "more\n" in said["some"], said["some"]
     assert "each of the last 5 steps was read before the next" in said["some"] and "(8 of 20 steps in all)" in said["some"]
     assert "every step reads" not in said["some"] and "size that depends on data" not in said["some"], said["some"]
     assert "steps waited until the host had read a result (float, print, .item(), or a size that depends on data)" \

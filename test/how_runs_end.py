@@ -463,7 +463,12 @@ def _():
     assert "ran 40 times" in xlane("explain", folder) and "at least" not in xlane("receipt", "show", folder)
     folder, err = python("shot", interrupted.replace("SIGINT", "SIGKILL"), status=137, args=["--summary"])
     shown = xlane("receipt", "show", folder)
-    assert "executions were not counted" in err or "at least" in err, err
+    none, said = "executions were not counted" in err, xlane("explain", folder)
+    assert none or "at least" in err, err
+    assert (": what ran was not counted\n" in said) == none and (": what ran is counted until" in said) != none, said
+    folder, err = python("left", STEPS % "time.sleep(4)\nos._exit(7)", status=7, args=["--summary"])
+    assert "at least 4" in err, err
+    assert "exit status 7: what ran is counted until two seconds before that\n" in xlane("explain", folder)
     assert re.search(r"restore +.*, (at least \d+ executed|executions not counted)\n", shown), shown
     folder, _ = python("whole", STEPS % "", args=["--summary"])
     assert re.search(r"restore +.*frontend's own, 4\d executed\n", xlane("receipt", "show", folder))

@@ -137,9 +137,16 @@ void xl_run_tell_summary(xl_arena *a, const char *dir, const xl_profile *p, doub
                  loaded = xl_metrics_total(m, XL_M_FrontendCacheHit);
         bool lost = v.cut || (uint64_t)v.compiled > made || (uint64_t)v.cached > cached;
         bool least = lost && !gaps.left;
-        unsigned long long executes = gaps.executes, waited = 0, checked = xl_metrics_total(m, XL_M_NanCheck);
-        for (size_t i = 0; i < v.nunit; i++)
+        unsigned long long executes = gaps.executes, waited = 0, checked = xl_metrics_total(m, XL_M_NanCheck),
+                           awaited = 0;
+        bool told = false, synced = false;                 /* explain has a line on it */
+        for (size_t i = 0; i < v.nunit; i++) {
             waited += v.unit[i]->step ? v.unit[i]->waited : 0;
+            awaited += v.unit[i]->step ? v.unit[i]->awaited : 0;
+            told |= xl_unit_waits(v.unit[i]);
+        }
+        for (size_t i = 0; i < v.nevent; i++)
+            synced |= xl_node_is(v.event[i], "event", "sync");
         fprintf(stderr,
                 "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own cache; %.*s in %llu process%s"
                 "%.*s\n",
@@ -153,9 +160,16 @@ void xl_run_tell_summary(xl_arena *a, const char *dir, const xl_profile *p, doub
                 XL_FMT(least ? why_lost(a, &v, full) : XL_STR("")));
         say_changes(&v, gaps.processes);
         if (!gaps.counters && !(least && !waited))
-            fprintf(stderr, "xlane: %s%llu step%s waited until the host had read a result (float, print, .item()%s)\n",
+            fprintf(stderr,
+                    "xlane: %s%llu step%s waited until the host had read a result (float, print, .item()%s)%s\n",
                     least ? "at least " : "", waited, waited == 1 ? "" : "s",
-                    xl_verdict_sized(&v) ? ", or a size that depends on data" : "");
+                    xl_verdict_sized(&v) ? ", or a size that depends on data" : "",
+                    synced && waited ? "; `xlane explain last` has more" : "");
+        if (!gaps.counters && awaited)
+            fprintf(stderr, "xlane: %s%llu step%s waited until the device had ended the one before, without a read "
+                    "(block_until_ready)%s\n",
+                    least ? "at least " : "", awaited, awaited == 1 ? "" : "s",
+                    told ? "; `xlane explain last` has more" : "");
         if (!gaps.counters && checked)
             fprintf(stderr, "xlane: %s%llu step%s waited while JAX looked for NaN in the results (jax_debug_nans)\n",
                     least ? "at least " : "", checked, checked == 1 ? "" : "s");

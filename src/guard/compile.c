@@ -66,7 +66,10 @@ out:
     if (err) {
         xl_metrics_count(g->metrics, NULL, XL_M_UncachedCompile, 1);
         if (xl_error_code(err) == XL_CODE_UNIMPLEMENTED) { /* a plugin's limit, for this program or for all */
-            snprintf(c->refused, sizeof c->refused, "%s", xl_error_message(err));
+            static const char call[] = "PJRT_Executable_Serialize: ";
+            const char *why = xl_error_message(err);
+            snprintf(c->refused, sizeof c->refused, "%s",
+                     why + (strncmp(why, call, sizeof call - 1) ? 0 : sizeof call - 1));
             c->uncacheable = c->refused;
             if (!c->p->no_serialize_warned)
                 guard_say("%s is not cached and will compile in every run: %s", c->name, c->refused);

@@ -1046,6 +1046,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     bool named = out->ndiff && out->diff[0].kind == XL_DIFF_IDENTICAL;   /* its text names the caller */
     if (near.r && !function && !named && !now->helper && m && xl_loc_line(m, called_at(m), &file, &line, &col))
         out->called = xl_strf(a, "%.*s:%u", XL_FMT(file), line);
+    out->filtered = m && xl_loc_passes(m, called_at(m), "/equinox/_jit.py");
     c->wide |= m && has_wide(m);
     remember_on_disk(a, c, now, bytes);
     now->arena.oom = NULL;
@@ -1071,6 +1072,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         xl_json_put_str(j, "config", v->config);
     if (v->mapped)
         xl_json_put_bool(j, "mapped", true);
+    if (v->filtered)
+        xl_json_put_text(j, "jitted_by", "equinox");
     if (v->way)
         xl_json_put_text(j, "way", v->way);
     if (v->values.n)

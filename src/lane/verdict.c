@@ -708,6 +708,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->recorded |= xl_node_is(e, "event", "attach") || xl_node_is(e, "event", "compile") ||
                        xl_node_is(e, "event", "step") || xl_node_is(e, "event", "eval");
         v->builtin |= xl_node_is(e, "event", "unguarded");
+        v->keeps |= xl_node_text(e, "cache").n && !xl_node_is(e, "cache", "off");
         if (xl_node_is(e, "event", "attach"))
             XL_PUSH(a, attach, nattach, capattach, i);
         if (!xl_node_is(e, "event", "compile"))
@@ -744,6 +745,9 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             v->placed |= u->place.n > 0;
         }
         u->refused += xl_node_is(e, "result", "stopped");
+        u->filtered |= xl_node_is(e, "jitted_by", "equinox");
+        if (xl_node_text(e, "uncacheable").n)
+            u->uncacheable = xl_node_text(e, "uncacheable");
         u->step |=
             xl_node_is(e, "phase", "steady") || xl_node_is(e, "result", "failed") || xl_node_is(e, "result", "stopped");
         v->torch |= xl_str_starts(xl_node_text(e, "module"), XL_STR("SyncTensorsGraph"));
@@ -756,6 +760,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     uint64_t ran = 0;
     for (size_t i = 0; i < v->nunit; i++)
         ran += v->unit[i]->runs;
+    v->counted = ran > 0;
     find_steps(v, m && (ran || !xl_verdict_open(v)));
     for (size_t i = 0; i < v->nunit; i++) {
         v->eager_runs += v->unit[i]->helper ? v->unit[i]->runs : 0;
@@ -802,6 +807,8 @@ const xl_node *xl_run_step_compile(const xl_run_verdict *v, size_t first_event)
     }
     return step;
 }
+
+bool xl_unit_waits(const xl_run_unit *u) { return u->step && u->awaited >= 5 && 2 * u->awaited >= u->runs; }
 
 bool xl_verdict_sized(const xl_run_verdict *v)
 {

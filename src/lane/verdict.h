@@ -51,6 +51,8 @@ typedef struct {
     uint64_t runs;                                         /* executions of all; 0 where none were recorded */
     uint64_t waited; /* of those, the ones whose results were read before the next */
     uint64_t awaited;                                      /* those waited for, without a read, before the next */
+    bool filtered;                                         /* equinox.filter_jit calls it, which always waits */
+    xl_str uncacheable;                                    /* why no cache can keep it; empty: one may */
     double pid;                                            /* of its first compile */
     bool shares;                                           /* another process has another function of that name */
     double first, last;                                    /* seconds of its first and last compile */
@@ -98,6 +100,8 @@ typedef struct {
     xl_str unended;                                        /* where no end is recorded: see xl_run_unended */
     bool going;                                            /* a process of it is alive */
     int cut;                                               /* processes that ended without writing their last counts */
+    bool counted;                                          /* executions were counted */
+    bool keeps;                                            /* a process had a cache */
 } xl_run_verdict;
 
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUST_USE;
@@ -123,6 +127,8 @@ static inline bool xl_verdict_open(const xl_run_verdict *v)
 }
 /* One line on how the run ended, where that bears on what is said of it, or nothing. */
 void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b);
+/* Whether the host waited, without a read, for most executions of that step. */
+bool xl_unit_waits(const xl_run_unit *u);
 /* Whether a value that the host read decided a size of a step. */
 bool xl_verdict_sized(const xl_run_verdict *v);
 bool xl_event_again(const xl_node *e);                     /* a compile event that is a recompile in its run */

@@ -48,6 +48,9 @@ void xl_run_name_say(const xl_run_verdict *v, const xl_node *e, xl_buf *b)
 void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
 {
     int refused = 0;
+    const char *cut = !v->cut      ? ""
+                      : v->counted ? ": what ran is counted until two seconds before that"
+                                   : ": what ran was not counted";
     for (size_t i = 0; i < v->nunit; i++)
         refused += v->unit[i]->refused; /* which is said, and why it ended */
     if (v->going)
@@ -57,10 +60,10 @@ void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
         xl_buf_printf(b, "%.*s\n", XL_FMT(v->unended));
     else if (v->end.signal)
         xl_buf_printf(b, "this run was ended by signal %d (%s)%s\n", (int)v->end.signal, strsignal((int)v->end.signal),
-                      v->cut ? ": what ran is counted until two seconds before that" : "");
+                      cut);
     else if (v->end.has_status && v->end.status && !refused)
         xl_buf_printf(b, "this run ended with exit status %lld%s\n", (long long)v->end.status,
-                      v->cut ? ": what ran is counted until two seconds before that" : "");
+                      cut);
     else if (v->cut)
         xl_buf_printf(b,
                       "%d process%s of this run ended without writing %s last counts (os._exit, exec, a signal or a "
@@ -183,17 +186,31 @@ static void say_waits(const xl_run_verdict *v, xl_buf *b)
     }
     for (size_t i = 0; i < v->nunit; i++) {
         const xl_run_unit *u = v->unit[i];
-        if (!u->step || u->awaited < 5 || 2 * u->awaited < u->runs)
+        if (!xl_unit_waits(u))
             continue;
         say_name(u->name, u->function, b);
         xl_buf_printf(
             b,
             ": the host waited for the end of %s%llu of %llu steps before it started the next one, and read "
-            "none of their results (block_until_ready; some libraries call it, as equinox.filter_jit does), "
-            "so the device had nothing queued meanwhile; wait once after the loop, or every N steps; filter_jit "
-            "always waits: jax.jit does not, and takes the arrays of eqx.partition(model, eqx.is_array) and "
-            "joins them to the rest inside (eqx.combine)\n",
-            xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited, (unsigned long long)u->runs);
+            "none of their results (%s), so the device had nothing queued meanwhile; wait once after the "
+            "loop, or every N steps%s\n",
+            xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited, (unsigned long long)u->runs,
+            u->filtered ? "equinox.filter_jit waits in each call" : "block_until_ready, or a library that calls it",
+            u->filtered ? "; jax.jit does not wait, and takes the arrays of eqx.partition(model, eqx.is_array) "
+                          "and joins them to the rest inside (eqx.combine)"
+                        : "");
+    }
+}
+
+/* Functions whose executables no cache can keep. */
+static void say_uncacheable(const xl_run_verdict *v, xl_buf *b)
+{
+    for (size_t i = 0; i < v->nunit && v->keeps; i++) {
+        const xl_run_unit *u = v->unit[i];
+        if (!u->uncacheable.n || u->helper)
+            continue;
+        say_name(u->name, u->function, b);
+        xl_buf_printf(b, " is not cached and compiles in every run: %.*s\n", XL_FMT(u->uncacheable));
     }
 }
 
@@ -283,6 +300,7 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
             xl_run_unit_say(a, v, u, b);
     }
     say_waits(v, b);
+    say_uncacheable(v, b);
     say_single_ops(v, steps, other, broken, b);
     say_grown(v, b);
     if (other) {

@@ -516,8 +516,8 @@ PJRT_Error *xl_PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args *args)
     if (e->plan->host)
         return xl_api_fail(
             XL_CODE_UNIMPLEMENTED,
-            "%s has host callbacks (jax.debug.print, pure_callback, io_callback), which are functions of this "
-            "process, so it cannot be serialised; without them it is",
+            "%s calls Python functions of this process (jax.debug.print, pure_callback, io_callback), which cannot be "
+            "stored with it; a program without such calls can be stored",
             e->name);
     if (e->rewritten.n)
         return xl_api_fail(XL_CODE_UNIMPLEMENTED,
