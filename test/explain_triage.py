@@ -586,6 +586,46 @@ for i in range(8):
         assert ("is not cached" in xlane("explain", folder)) == there, err
 
 
+@check("W3_a_dtype_that_the_step_itself_returns_is_cast_there")
+def _():                                                   # cause: returned
+    text = """
+import jax, jax.numpy as jnp
+@jax.jit
+def step(p, x):
+    g = jax.grad(lambda p: jnp.mean((x.astype("f") @ p["w"].astype("f")) ** 2))(p)
+    return jax.tree.map(lambda p, g: (p - 0.1 * g).astype(OUT), p, g)
+p, x = {"w": jnp.ones((16, 4))}, jnp.ones((8, 16))
+for i in range(12):
+    p = step(p, x if i < 9 else x.astype(LATE))
+"""
+    said = xlane("explain", python("fed_back", text.replace("OUT", "'bfloat16'").replace("LATE", "'f'"))[0])
+    assert "argument `p['w']` took f32, bf16 at " in said and "cast it inside the step (" in said, said
+    assert "; cast it to one dtype before the call" not in said, said
+    said = xlane("explain", python("cast_late", text.replace("OUT", "'f'").replace("LATE", "'float16'"))[0])
+    assert "; cast it to one dtype before the call" in said and "cast it inside the step" not in said, said
+
+
+@check("W3_a_learning_rate_of_optax_that_changes_is_told_how_optax_passes_it")
+def _():
+    text = """
+import functools, jax, jax.numpy as jnp, optax
+def train(tx, rate, w, s):
+    u, s = tx.update(rate * w, s, w)
+    return optax.apply_updates(w, u), s
+w = jnp.ones((8, 4))
+for n in range(3):
+    tx = optax.sgd(OURS, momentum=0.9)
+    s = tx.init(w)
+    step = jax.jit(functools.partial(train, tx, THEIRS))
+    for i in range(4):
+        w, s = step(w, s)
+"""
+    hint = " (Optax: optax.inject_hyperparams, or a schedule)"
+    for name, ours, theirs in ("of_optax", "0.1 / 2 ** n", "0.5"), ("not_of_optax", "0.1", "0.5 / 2 ** n"):
+        said = xlane("explain", python(name, text.replace("OURS", ours).replace("THEIRS", theirs))[0])
+        assert answers(said) == ("no", "no", "no", "yes") and (hint in said) == (name == "of_optax"), said
+
+
 @check("W7_functions_of_one_name_in_several_processes_are_one_if_they_are_of_one_line")
 def _():
     text = """
@@ -733,7 +773,8 @@ for i in range(60):
                                     ("odd", "[32, 18, 64]", 60, False)):
         said = xlane("explain", python("buckets_" + name, text.replace("SIZES", sizes).replace("LATE", str(late)))[0])
         assert answers(said) == ("yes", "no", "no", "no"), said
-        assert ("; pad to a few fixed sizes" in said) == told != ("padded to buckets already" in said), said
+        assert ("; pad to a few fixed sizes" in said) == told != ("of inputs padded to buckets: " in said), said
+        assert told or "a smaller last batch" in said and "drop or fill the last batch" in said, said
     _, err = python("split", """
 import jax, jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
@@ -772,8 +813,8 @@ for n in SIZES:
             ("flagged_late", "16,", 12, "i < 9", "; a Python value chose other code")):
         program = text.replace("SIZES", sizes).replace("EACH", str(each)).replace("TRAIN", str(train))
         said = xlane("explain", python(name, program)[0])
-        assert words in said and "last batch" not in said, said
-        assert ("nothing to do" in said) == (name in ("resized", "flagged")), said
+        assert words in said and "where it is the last batch" not in said, said
+        assert ("nothing to do" in said or "nothing more to do" in said) == (name in ("resized", "flagged")), said
 
 
 @check("W3_a_static_argument_is_to_be_left_out_only_where_no_value_of_it_gave_another_program")

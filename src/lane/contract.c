@@ -792,6 +792,18 @@ static held held_of(const xl_module *m, const xl_type *t)
     return n;
 }
 
+/* An argument of another dtype, of which the program before returned an array and took none: it is fed back. */
+static void find_returned(const xl_module *before, const xl_module *after, xl_verdict *v)
+{
+    const xl_func *f = xl_module_entry(after);
+    for (uint32_t i = 0; f && f->body && i < v->ndiff; i++) {
+        xl_diff *d = &v->diff[i];
+        bool typed = d->kind == XL_DIFF_DTYPE && d->arg >= 0 && (uint32_t)d->arg < f->body->narg && !d->follows;
+        held then = typed ? held_of(before, xl_value_type(f, f->body->arg[d->arg])) : (held){ 0, 0 };
+        d->returned = then.results > then.args;
+    }
+}
+
 /* Arguments of another size. One that grew to what the program before returned accumulates. Where each of them is
  * returned as large as it came in, they are several or of a tree, and another array kept its size, they are parameters
  * or state, and not a batch. */
@@ -954,6 +966,8 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
         if (config.n && strcmp(out->reason, "x64"))
             configured(out, config);
         find_roles(best->m, m, out);
+        if (near->here)
+            find_returned(best->m, m, out);
         option_follows(a, out);
         if (near->here)
             called_otherwise(a, best, site, out);
@@ -1094,6 +1108,10 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
             xl_json_put_bool(j, "read_back", true);
         if (d->grown || d->carried)
             xl_json_put_bool(j, d->grown ? "grown" : "carried", true);
+        if (d->optax)
+            xl_json_put_text(j, "library", "optax");
+        if (d->returned)
+            xl_json_put_bool(j, "returned", true);
         if (d->part.n)
             xl_json_put_str(j, "part", d->part);
         if (d->ops)

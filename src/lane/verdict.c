@@ -26,7 +26,7 @@ const xl_cause *xl_cause_of(xl_str word)
 
 /* ---- causes ------------------------------------------------------------------------------------------------------ */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
-typedef struct { bool arg, dim, first, read_back, grown, carried; } sized;
+typedef struct { bool arg, dim, first, read_back, grown, carried, returned; } sized;
 static const xl_cause *finer(xl_str reason, xl_str what, sized s)
 {
     if (xl_str_is(reason, "x64") || xl_str_is(reason, "transform") || xl_str_is(reason, "device"))
@@ -39,8 +39,8 @@ static const xl_cause *finer(xl_str reason, xl_str what, sized s)
                            : s.carried ? XL_STR("carried")
                            : s.first   ? what
                                        : XL_STR("length"));
-    if (!s.arg && xl_str_is(what, "dtype"))
-        return xl_cause_of(XL_STR("op"));
+    if (xl_str_is(what, "dtype") && (!s.arg || s.returned))
+        return xl_cause_of(s.arg ? XL_STR("returned") : XL_STR("op"));
     return xl_cause_of(what);
 }
 static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
@@ -58,7 +58,8 @@ static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
         return xl_cause_of(xl_node_text(e, "words").n ? XL_STR("names") : XL_STR("mapped"));
     return finer(xl_node_text(e, "reason"), xl_node_text(d, "what"),
                  (sized){ xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL, xl_node_num(d, "dim", 0) == 0,
-                          xl_node_flag(d, "read_back"), xl_node_flag(d, "grown"), xl_node_flag(d, "carried") });
+                          xl_node_flag(d, "read_back"), xl_node_flag(d, "grown"), xl_node_flag(d, "carried"),
+                          xl_node_flag(d, "returned") });
 }
 
 const xl_cause *xl_verdict_cause(const xl_verdict *v)
@@ -77,7 +78,7 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
         if (d->kind == XL_DIFF_IDENTICAL && !strcmp(v->reason, "identical") && (v->config.n || v->words.n || v->mapped))
             return xl_cause_of(v->config.n ? XL_STR("config") : v->words.n ? XL_STR("names") : XL_STR("mapped"));
         return finer(reason, reason,
-                     (sized){ d->arg >= 0, d->dim >= 0, d->dim == 0, d->read_back, d->grown, d->carried });
+                     (sized){ d->arg >= 0, d->dim >= 0, d->dim == 0, d->read_back, d->grown, d->carried, d->returned });
     }
     return xl_cause_of(reason);
 }
@@ -246,6 +247,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         } else {
             s = seen(a, u, c, without(xl_node_text(d, "text"), where), where);
         }
+        s->optax |= xl_node_is(d, "library", "optax");
         s->times++;
         s->ops += (uint32_t)xl_node_num(d, "ops", 0);
         count_growth(s, e, d);

@@ -26,6 +26,7 @@ typedef struct {
     xl_str *value;                                         /* in the order they came; none for a whole sentence */
     size_t nvalue, capvalue;
     xl_str values;                                         /* Python values that changed then: of the first time */
+    bool optax;                                            /* a constant that Optax reads */
     int times;
     uint32_t ops, more;                                    /* ops that came or went; further changes on that line */
     double by, number;                                     /* the last growth, and the execution that it was for */

@@ -124,14 +124,17 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
     for (size_t i = 0, lines = 0; i < u->ncause; i++) { /* causes of one remedy share a line */
         if (!show[i] || told[i])
             continue;
+        bool optax = false;
         for (size_t k = i; k < u->ncause; k++) {
             if (!show[k] || u->cause[k].cause != u->cause[i].cause)
                 continue;
             xl_buf_puts(b, k > i ? ", and " : lines++ ? "    and: " : "");
             say_cause(&u->cause[k], u->ncause == 1 && u->cause[k].times + 1 >= all, b);
             told[k] = true;
+            optax |= u->cause[k].optax;
         }
-        xl_buf_printf(b, "; %s\n", u->cause[i].cause->remedy);
+        xl_buf_printf(b, "; %s%s\n", u->cause[i].cause->remedy,
+                      optax ? " (Optax: optax.inject_hyperparams, or a schedule)" : "");
     }
     if (u->ncause > n)
         xl_buf_printf(b, "    and %zu more: the list of --all has them\n", u->ncause - n);

@@ -33,10 +33,12 @@ typedef struct {
     bool makes;   /* OP: they make arrays from numbers alone, or are of lines that both programs have */
     bool forms;   /* OP: they only change a form or a dtype */
     bool at_call; /* OP: they came or went where the program is called, or their line is not known */
+    bool optax;                                            /* of a constant: its reader is of Optax */
     bool own_line;                                         /* of a constant: only b has the line of its reader */
     bool state;                                            /* ARGS: it belongs to an optimizer of PyTorch's */
     bool read_back;                                        /* for the caller: the host read `size` from the device */
     bool grown, carried;                                   /* SHAPE, for the caller: see lane/contract.c */
+    bool returned;                                         /* DTYPE, the same */
     int64_t size;                                          /* SHAPE: the new size; 0: none, or several */
     uint64_t reads; /* of an op: XL_DIFF_ARG of each argument that it depends on, or meets in the next op that computes
                        something */

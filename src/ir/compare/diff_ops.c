@@ -174,6 +174,7 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
     uint64_t line = xl_diff_line(d->b, use->loc);
     x.own_line = line && line != xl_diff_line(d->b, xl_diff_caller(d->b)) && !xl_diff_on_line(&d->of_a, line);
     x.reads = reads_of(p->flow_b.on, use);
+    x.optax = xl_loc_passes(d->b, use->loc, "/optax/");
     x.before = xl_say_attr(d->arena, s);
     x.after = xl_say_attr(d->arena, t);
     const char *by = op_words(d->arena, use);
