@@ -626,6 +626,27 @@ for n in range(3):
         assert answers(said) == ("no", "no", "no", "yes") and (hint in said) == (name == "of_optax"), said
 
 
+@check("W3_an_option_that_follows_from_a_callback_is_a_result")
+def _():
+    text = """
+import jax, jax.numpy as jnp
+DEBUG = False
+@jax.jit
+def step(w):
+    if DEBUG: CHANGE
+    return w * 0.9
+w = jnp.ones((16, 4))
+for i in range(12):
+    if i == 6: DEBUG = True; step.clear_cache()
+    w = step(w)
+"""
+    option = "options: allow_in_place_mlir_modification"
+    said = xlane("explain", python("debugs", text.replace("CHANGE", "jax.debug.print('{l}', l=w.sum())"))[0])
+    assert "as a result: " + option in said and " " * 13 + option not in said, said
+    said = xlane("explain", python("adds", text.replace("CHANGE", "w = w + 1"))[0])
+    assert option not in said and answers(said)[2] == "yes", said
+
+
 @check("W7_functions_of_one_name_in_several_processes_are_one_if_they_are_of_one_line")
 def _():
     text = """

@@ -426,7 +426,8 @@ static void compare_programs(xl_arena *a, sink *s, const char *da, const char *d
         for (uint32_t i = 0, shown = 0; i < v.ndiff && shown < 16; i++) {
             bool input = v.diff[i].kind == XL_DIFF_ARGS || v.diff[i].kind == XL_DIFF_ORDER ||
                          v.diff[i].kind == XL_DIFF_KEY ||
-                         (v.diff[i].arg >= 0 && (v.diff[i].kind == XL_DIFF_SHAPE || v.diff[i].kind == XL_DIFF_DTYPE));
+                         (v.diff[i].arg >= 0 && (v.diff[i].kind == XL_DIFF_SHAPE || v.diff[i].kind == XL_DIFF_DTYPE ||
+                                                v.diff[i].kind == XL_DIFF_WEAK));
             if (v.diff[i].follows)
                 continue;
             shown++;

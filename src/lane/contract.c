@@ -918,17 +918,23 @@ static void called_otherwise(xl_arena *a, const record *best, const xl_compile_s
         v->values = xl_call_values(a, best->site.call, site->call);
 }
 
-/* JAX sets this option by which arguments and results have shardings. */
+/* Options that JAX derives: by which arguments and results have shardings, and by whether a program calls back into
+ * Python. */
 static void option_follows(xl_arena *a, xl_verdict *v)
 {
-    static const char option[] = "options: compile option allow_spmd_sharding_propagation_to_";
-    bool split = false, alone = xl_str_starts(v->words, xl_str_of(option));
+    static const char spmd[] = "options: compile option allow_spmd_sharding_propagation_to_",
+                      in_place[] = "options: allow_in_place_mlir_modification ";
+    bool split = false, calls = false, alone = true;
     xl_str rest = v->words;
-    for (int changes = 0; alone && xl_str_cut(&rest, '>').n && rest.p; changes++)
+    for (int changes = 0; xl_str_cut(&rest, '>').n && rest.p; changes++)
         alone = changes == 0;
-    for (uint32_t i = 0; i < v->ndiff; i++)
-        split |= v->diff[i].kind == XL_DIFF_SHARDING && v->diff[i].arg >= 0;
-    if (split && alone)
+    for (uint32_t i = 0; i < v->ndiff; i++) {
+        const xl_diff *d = &v->diff[i];
+        split |= d->kind == XL_DIFF_SHARDING && d->arg >= 0;
+        calls |= d->kind == XL_DIFF_OP && (memmem(d->text.p, d->text.n, "custom_call", 11) || d->ops);
+    }
+    if (alone && ((split && xl_str_starts(v->words, xl_str_of(spmd))) ||
+                  (calls && xl_str_starts(v->words, xl_str_of(in_place)))))
         v->words = xl_strf(a, "as a result: %.*s", XL_FMT(v->words));
 }
 
