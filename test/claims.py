@@ -64,14 +64,14 @@ p, folder = run("good", *PY, args=("--profile", "cpu"))
 r, facts, text = receipt(folder)
 _check.prefix = "W6_"
 check("a_run_that_ran", p.returncode == 0 and r["proof"] == "ran" and r["claim"] == "viability"
-      and ": ran, viability (it works here; nothing is said of the quality of its results)\n" in text and "\nwhat stays true of this run:\n" in text
+      and ": it ran, so it works here; nothing is said of the quality of its results\n" in text and "\nwhat stays true of this run:\n" in text
       and "no proof" not in text and re.search(r"\n  packages +(installed: \w|none\n)",
                                                text) and facts["devices_answer"].startswith("yes"), (p.stderr, r, text))
 good = folder
 p, folder = run("killed", *PY, "--kill", args=("--profile", "cpu"))
 r, facts, text = receipt(folder)
 check("a_killed_run_proves_nothing", r["proof"] == "failed" and r["claim"] == "none"
-      and "signal 9 (Killed), so it proves nothing" in text and "viability" not in text
+      and "signal 9 (Killed), so it proves nothing" in text and "works here" not in text
       and "\nwhat was recorded of it, which is no proof:\n" in text and "stays true" not in text, (p.stderr, text))
 with open(TMP + "/donated.py", "w") as f:
     f.write("import jax\nf = jax.jit(lambda x: x * 2 + 1, donate_argnums=0)\nx = jax.numpy.ones((64, 64))\nf(x)\nf(x)\n")
@@ -93,13 +93,13 @@ check("an_unknown_text_asks_for_the_folder", "or the run's folder" in p.stdout, 
 p, folder = run("unguarded", "true")
 r, facts, text = receipt(folder)
 check("an_unguarded_run_proves_nothing", p.returncode == 0 and r["proof"] == "not observed" and r["claim"] == "none"
-      and "viability" not in text and ", so it proves nothing" in text, text)
+      and "works here" not in text and ", so it proves nothing" in text, text)
 check("an_unguarded_run_has_no_figures", facts["plugin"] == "none was seen" and facts["devices_answer"] == "not asked",
       facts)
 p, folder = run("oom", *PY, "--n", "2048", args=("--profile", "cpu"), env={"XLANE_CPU_HBM": "3MiB"})
 r, facts, text = receipt(folder)
 check("a_run_without_memory_proves_nothing", p.returncode == 1 and r["proof"] == "failed" and r["claim"] == "none"
-      and "exit status 1, so it proves nothing" in text and "viability" not in text, text)
+      and "exit status 1, so it proves nothing" in text and "works here" not in text, text)
 
 # ---- the catalog, retries and candidates -----------------------------------------------------------------------------
 ls = lambda *args: json.loads(xlane("catalog", "--json", *args).stdout)
@@ -265,7 +265,7 @@ folder = p.stdout.split(":")[0]
 check("a_run_that_is_not_finite_fails", p.returncode == 1 and "not finite from step 2 to the last, 40: 39 of 40 steps updated nothing" in p.stderr and "optimizer.lr" in p.stderr
       and "39 of 40 steps were skipped" in p.stdout, p.stdout + p.stderr)
 r, facts, text = receipt(TMP + "/" + folder)
-check("a_run_that_is_not_finite_proves_nothing", r["proof"] == "failed" and "viability" not in text, text)
+check("a_run_that_is_not_finite_proves_nothing", r["proof"] == "failed" and "works here" not in text, text)
 p = xlane("resume", folder, "train.steps=42", "optimizer.lr=0", "--json")
 j = json.loads(p.stdout)
 check("a_resumed_run_counts_its_own_steps", p.returncode == 1 and j["steps_here"] == 2 and j["skipped_here"] == 2

@@ -20,7 +20,7 @@ def _():
     folder, _ = python("killed", STEPS % "os.kill(os.getpid(), signal.SIGKILL)", status=137)
     receipt = xlane("receipt", "show", folder)
     assert "failed: it was ended by signal 9 (Killed), so it proves nothing" in receipt, receipt
-    assert "viability" not in receipt, receipt
+    assert "works here" not in receipt, receipt
     text, found = xlane("classify", folder), json.loads(xlane("classify", "--json", folder))
     assert text.startswith("ended by signal 9 (Killed), phase: run\nkilled (host): ") and "dmesg" in text, text
     assert found["cause"] == "killed" and found["signal"] == 9 and not found["retry"], found
@@ -60,7 +60,7 @@ def _():
     folder, _ = python("done", STEPS % "", status=0)
     assert "nothing failed in" in xlane("classify", folder, status=1) and "status 0" in xlane("classify", folder,
         status=1)
-    assert ": ran, viability" in xlane("receipt", "show", folder)
+    assert ": it ran, so it works here; " in xlane("receipt", "show", folder)
     assert outcomes()[-1] == "ran", outcomes()
 
 
@@ -255,7 +255,7 @@ def _():
         assert "with status 3, stopped by the policy\n" in xlane("top", "--once", folder), xlane("top", "--once",
             folder)
         receipt = xlane("receipt", "show", folder)
-        assert "exit status 3" in receipt and "viability" not in receipt, receipt
+        assert "exit status 3" in receipt and "works here" not in receipt, receipt
     folder, _ = python("healthy", STEPS % "", args=("--policy", "stop"))
     assert "command_status" not in json.load(open(os.path.join(folder, "run.json")))
     assert "stopped by" not in xlane("top", "--once", folder), xlane("top", "--once", folder)

@@ -81,7 +81,7 @@ check("receipt_plugin_bytes_and_hash", receipt["pins"]["plugin"] == plugin
 check("receipt_cache", receipt["restore"]["cache"] == os.path.realpath(j["folder"]) + "/state/cache"
       and receipt["owners"]["cache"] == "xlane", receipt["restore"])
 show = lambda folder: subprocess.run([XLANE, "receipt", "show", folder], capture_output=True, text=True, env=ENV).stdout
-check("receipt_in_words", ": ran, viability (it works here; nothing is said of the quality of its results)\n" in show(j["folder"]) and "  mesh    passed; cold 1 compiled, 0 from the cache, 1 executed; restored 0 compiled, 1 from the cache, 1 executed\n"
+check("receipt_in_words", ": it ran, so it works here; nothing is said of the quality of its results\n" in show(j["folder"]) and "  mesh    passed; cold 1 compiled, 0 from the cache, 1 executed; restored 0 compiled, 1 from the cache, 1 executed\n"
       in show(j["folder"]), show(j["folder"]))
 j, r = ladder("--plugin=cpu", "--only=A", XLANE_CPU_DEVICES="1")
 check("one_rung_alone", r.returncode == 0 and [x["rung"] for x in j["rungs"]] == ["probe", "A"], r.stdout)
@@ -115,7 +115,7 @@ facts = {f["fact"]: f["value"] for f in receipt["facts"]}
 check("a_ladder_that_failed_proves_nothing", receipt["proof"] == "failed" and receipt["claim"] == "none"
       and receipt["rungs"]["next_failing"] == "probe" and receipt["rungs"]["first_passing"] is None
       and receipt["restore"]["method"].startswith("not seen") and facts["devices_answer"] == "no: none came up", receipt)
-check("a_ladder_that_failed_in_words", "viability" not in show(j["folder"]) and ": failed: it ended with exit status 1; the first rung that failed is probe, so it proves nothing\n" in show(j["folder"]), show(j["folder"]))
+check("a_ladder_that_failed_in_words", "works here" not in show(j["folder"]) and ": failed: it ended with exit status 1; the first rung that failed is probe, so it proves nothing\n" in show(j["folder"]), show(j["folder"]))
 blamed("a_missing_device_is_startup", "startup", "probe", f"--plugin={PLUGINS}/nodevice.so")
 j = blamed("a_broken_cache_is_the_cache", "cache", "dense", f"--plugin={PLUGINS}/noload.so")
 check("told_by_counters", j["rungs"][-1]["restored"]["compiles"] == 1 and j["rungs"][-1]["restored"]["executes"] == 6,

@@ -337,6 +337,10 @@ def _():
     assert r["pins"]["packages"]["jax"] and r["rungs"] == {"first_passing": None, "next_failing": None}, r
     moved = {m["name"] for m in json.loads(xlane("receipt", "diff", cold, warm, "--json", status=1).stdout)}
     assert moved == {"restore.method", "facts.restore.value"}, moved
+    code = "import jax, jax.numpy as jnp\nprint(jax.jit(lambda x: x + 1)(jnp.ones(1 << 18)).sum())\n"
+    _, large = run("large", sys.executable, "-c", code, args=("--profile", "cpu", "--cache", "off"))
+    shown = xlane("receipt", "diff", cold, large, status=1).stdout
+    assert re.search(r"^facts\.peak_memory\.value: [\d.]+ [KM]iB -> [\d.]+ [KM]iB$", shown, re.M), shown
     xlane("receipt", "verify", warm)
     path = os.path.join(TMP, "edited.json")
     with open(path, "w") as f:

@@ -453,6 +453,11 @@ for _ in range(2):
 got, text = xlane("memory", "ra")
 check("two_letters_are_no_name", got == 1 and "no run folder called 'ra';" in text and "`xlane runs`" in text,
       (got, text))
+check("two_letters_are_near_no_name", "in its name" not in text, text)
+got, text = xlane("memory", "stra")
+check("a_part_of_a_word_names_the_newest_that_has_it",
+      got == 1 and "no run folder called 'stra'; the newest with that in "
+      "its name is 2" in text and "-strain; `xlane runs`" in text, (got, text))
 got, text = xlane("receipt", "verify", "strain")
 check("a_whole_word_is_a_name", got == 0 and "sound" in text, (got, text))
 got, text = xlane("memory", "twice")

@@ -103,7 +103,7 @@ def report(name, want, *runs):
 p = report("train_run", SECTIONS, j["run"])
 check("train_run_has_its_figures", p and "(drawn)" in p.sections["Loss and step time"] and "(drawn)"
       in p.sections["Memory of the physical devices"]
-      and "train_" in p.sections["Compiles and their causes"] and "viability" in p.sections["Receipt"] and "AMER" in p.sections["Ladder"], p and p.sections)
+      and "train_" in p.sections["Compiles and their causes"] and "so it works here" in p.sections["Receipt"] and "AMER" in p.sections["Ladder"], p and p.sections)
 p = report("jax_run", SECTIONS[:6], *jax[:1])
 check("jax_run_names_the_cause", p and "dimension 0 changed from 32 to 40" in p.sections["Compiles and their causes"]
       and "step.py" in p.sections["Compiles and their causes"]
@@ -111,7 +111,7 @@ check("jax_run_names_the_cause", p and "dimension 0 changed from 32 to 40" in p.
 check("jax_run_tells_changes_and_its_end",
       p and "A step's program changed 0 times in the warm-up window and 1 after it."
       in p.sections["Compiles and their causes"] and "never stored before" in p.sections["Executable cache"]
-      and "ran, viability (it works here" in p.sections["Receipt"] and "The loss is not recorded"
+      and "it ran, so it works here" in p.sections["Receipt"] and "The loss is not recorded"
       in p.sections["Loss and step time"] and ">exit status 0<" in open(TMP + "/jax_run.html").read(), p and p.sections)
 two = [sorted(glob.glob(TMP + "/runs/*-" + n))[-1] for n in ("first", "second")]
 p = report("two_compared", ["Comparison"], *two)

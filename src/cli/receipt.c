@@ -57,6 +57,15 @@ static void put_fact(xl_buf *b, const xl_node *f)
         xl_buf_printf(b, "  %-14s check again %.*s\n", "", XL_FMT(when));
 }
 
+/* Bytes as a person reads them. */
+static xl_str amount(xl_arena *a, xl_str name, xl_str value)
+{
+    int64_t bytes;
+    char size[32];
+    bool counts = memmem(name.p, name.n, "peak_memory", 11) && xl_str_i64(value, &bytes);
+    return counts ? xl_str_dup(a, xl_str_of(xl_size_words((double)bytes, size))) : value;
+}
+
 static const char *restored(xl_str method)
 {
     static const struct { const char *method, *words; } row[] = {
@@ -172,8 +181,8 @@ static xl_error *diff(const xl_cli *cli, const char *one, const char *two)
             xl_json_end(&j);
         } else {
             xl_buf_printf(&b, "%.*s: %.*s -> %.*s\n", XL_FMT(c[i].name),
-                          XL_FMT(c[i].before.n ? c[i].before : XL_STR("(not there)")),
-                          XL_FMT(c[i].after.n ? c[i].after : XL_STR("(not there)")));
+                          XL_FMT(c[i].before.n ? amount(cli->arena, c[i].name, c[i].before) : XL_STR("(not there)")),
+                          XL_FMT(c[i].after.n ? amount(cli->arena, c[i].name, c[i].after) : XL_STR("(not there)")));
         }
     }
     if (cli->json)

@@ -187,11 +187,11 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
     if (p->compile) {
         const xl_node *e = p->compile, *detail = xl_node_get(e, "detail");
         xl_str text = detail && detail->n ? xl_node_text(detail->kid[0], "text") : XL_STR("");
-        const char *word = xl_event_again(e) ? xl_event_cause(e)->word : "";
+        xl_str word = xl_event_again(e) ? xl_node_text(e, "reason") : XL_STR(""); /* as explain lists it */
         xl_buf_printf(b, "; last compile%s: %.*s at %.1f s", p->last == e ? "" : " but for eager ops",
                       XL_FMT(xl_node_text(e, "module")), xl_node_num(e, "t", 0));
-        if (*word && !xl_str_starts(text, xl_str_of(word))) /* "constant 0.1 -> 0.2" has it */
-            xl_buf_printf(b, ", %s", word);
+        if (word.n && !xl_str_starts(text, word)) /* "constant 0.1 -> 0.2" has it */
+            xl_buf_printf(b, ", %.*s", XL_FMT(word));
         if (text.n)
             xl_buf_printf(b, ": %.*s", XL_FMT(text));
     }

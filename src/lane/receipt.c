@@ -371,11 +371,11 @@ out:
 xl_str xl_receipt_words(xl_arena *a, const xl_node *r)
 {
     xl_str proof = xl_node_text(r, "proof"), why = xl_node_text(r, "why"), claim = xl_node_text(r, "claim");
-    bool none = xl_str_is(claim, "none");
-    return xl_strf(a, "%.*s%s%.*s, %.*s%s", XL_FMT(proof), why.n ? ": " : "", XL_FMT(why),
-                   XL_FMT(none ? XL_STR("so it proves nothing") : claim),
-                   xl_str_is(claim, "viability") ? " (it works here; nothing is said of the quality of its results)"
-                                                 : "");
+    if (xl_str_is(claim, "viability"))
+        return xl_strf(a, "it %.*s%s%.*s, so it works here; nothing is said of the quality of its results",
+                       XL_FMT(proof), why.n ? ": " : "", XL_FMT(why));
+    return xl_strf(a, "%.*s%s%.*s, %.*s", XL_FMT(proof), why.n ? ": " : "", XL_FMT(why),
+                   XL_FMT(xl_str_is(claim, "none") ? XL_STR("so it proves nothing") : claim));
 }
 
 xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out)

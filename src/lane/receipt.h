@@ -43,7 +43,7 @@ xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *p
  * says. */
 xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out) XL_MUST_USE;
 
-/* What it proved, in words: "ran, viability (...)". */
+/* What it proved, in words: "it ran, so it works here; ...". */
 xl_str xl_receipt_words(xl_arena *a, const xl_node *receipt);
 
 /* The checksum of a JSON map without its member "checksum": for receipts and locks. */

@@ -323,6 +323,17 @@ static bool has_part(xl_str name, xl_str part)
     return false;
 }
 
+/* The newest run whose name has that within it; names begin with their time. */
+static xl_str nearest(xl_arena *a, const char *runs, const xl_str *names, size_t n, xl_str word)
+{
+    xl_str best = { "", 0 };
+    for (size_t i = 0; i < n && word.n >= 3; i++)
+        if (memmem(names[i].p, names[i].n, word.p, word.n) && xl_str_cmp(names[i], best) > 0 &&
+            xl_run_is(a, xl_path_join(a, runs, xl_str_c(a, names[i]))))
+            best = names[i];
+    return best;
+}
+
 /* Killed very early, a run has only one of them. */
 bool xl_run_is(xl_arena *a, const char *dir)
 {
@@ -430,8 +441,10 @@ static xl_error *find(xl_arena *a, const char *word, const char *maker, char **d
             return XL_ERR(PERMISSION, "reading the run %s: Permission denied; ask its owner", closed);
         if (!n)
             return XL_ERR(NOT_FOUND, "no run folder called '%s', and none in %s; `%s` makes one", word, runs, maker);
-        return XL_ERR(NOT_FOUND, "%s run folder called '%s'; `xlane runs` lists them, `last` is the newest",
-                      hits ? "more than one" : "no", word);
+        xl_str near = hits ? (xl_str){ 0 } : nearest(a, runs, names, n, xl_str_of(word));
+        return XL_ERR(NOT_FOUND, "%s run folder called '%s'%s%.*s; `xlane runs` lists them, `last` is the newest",
+                      hits ? "more than one" : "no", word, near.n ? "; the newest with that in its name is " : "",
+                      XL_FMT(near));
     }
     xl_str *names;
     size_t n, denied = 0;

@@ -301,7 +301,7 @@ void xl_steps_drift_say(const xl_step_times *t, xl_buf *b)
     if (!at)
         return;
     if (t->drift[1] < t->drift[0] && at < t->steps / 4)    /* a start that is slow is no change of the loop's pace */
-        xl_buf_printf(b, "the first %llu steps took %.3g ms, those after them %.3g ms", at, t->drift[0] * 1e3,
+        xl_buf_printf(b, "the first %llu steps took %.3g ms each, those after them %.3g ms", at, t->drift[0] * 1e3,
                       t->drift[1] * 1e3);
     else
         xl_buf_printf(b, "steps %s from %.3g to %.3g ms after step %llu",
