@@ -1350,7 +1350,7 @@ def _():
     rate, beta = line_of(both, "# RATE"), line_of(both, "# BETA")
     folder, _ = python("weak_and_static", both)
     said = xlane("explain", folder)
-    assert re.search(r"argument `lr` took an array, a Python number at \S*:%d; always pass" % rate, said), said
+    assert re.search(r"argument `lr` took an array, a Python number at \S*:%d; give it a dtype" % rate, said), said
     assert re.search(r"static argument `beta` took 0, 0.125, 0.25, .* at \S*:%d; each value" % beta, said), said
     assert "as a result: constant" not in said, said
     assert re.search(r"as a result: stablehlo.convert was added at \S*:%d\n" % rate, said), said
@@ -1370,7 +1370,7 @@ def _():
         folder, _ = python(name, code)
         said = xlane("explain", folder)
         assert re.search(r"argument `x` took f32, f16 at \S*:%d; cast it" % line_of(code, "# BETA"), said), said
-        told = re.search(r"argument `lr` took a Python number, an array at \S*:%d; always" % line_of(code, "# RATE"),
+        told = re.search(r"argument `lr` took a Python number, an array at \S*:%d; give it a dtype" % line_of(code, "# RATE"),
                          said)
         assert bool(told) == is_cause, said
         assert answers(said) == SHAPE, said
