@@ -226,6 +226,38 @@ def launcher():
     shutil.rmtree(runs)
 
 
+def signals():
+    """One signal goes to the ranks, a second one kills those that are left: a rank may not listen to the first."""
+    runs = tempfile.mkdtemp(prefix="xlane-ranks-")
+    def go(script, sigs):
+        p = subprocess.Popen([XLANE, "run", "-n", "2", "--restarts", "3", "--runs", runs, "--cache", "off", "--", "sh",
+                              "-c", script], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env0)
+        pids = [int(p.stdout.readline().split()[-1]) for _ in range(2)]
+        said = ""
+        for k, sig in enumerate(sigs):
+            time.sleep(k)
+            p.send_signal(sig)
+            while "a second one kills them" not in said:
+                line = p.stderr.readline()
+                assert line, said
+                said += line
+        out, err = p.communicate(timeout=600)
+        return p.returncode, said + err, [i for i in pids if os.path.exists("/proc/%d" % i)]
+    for sigs in (signal.SIGINT, signal.SIGINT), (signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGTERM):
+        rc, err, left = go("trap '' TERM INT; echo up $$; while :; do sleep 0.2; done", sigs)
+        if rc != 128 + sigs[1] or left or "xlane: sent %s to 2 ranks; a second one kills them\n" % sigs[0].name \
+                not in err or "a second signal: killing ranks 0, 1 of 2\n" not in err or "started again" in err:
+            return "two signals: %d, left %s: %s" % (rc, left, err)
+    rc, err, left = go("trap 'sleep 1; exit 0' TERM; echo up $$; while :; do sleep 0.1; done", [signal.SIGTERM])
+    if rc or left or "killing" in err or "waited for" in err:
+        return "one signal, and they end: %d, left %s: %s" % (rc, left, err)
+    rc, err, left = go("trap '[ $XLANE_RANK = 0 ] && sleep 7; exit 0' TERM; echo up $$; while :; do sleep 0.1; done",
+                       [signal.SIGTERM])
+    if rc or left or "after SIGTERM, rank 0 of 2 is still running, and waited for" not in err or "killing" in err:
+        return "one signal, and a rank saves: %d, left %s: %s" % (rc, left, err)
+    shutil.rmtree(runs)
+
+
 def under_guard(n, what, before="", policy="warn", **env):
     """The job under xlane run -n; (status, the lines of each rank)."""
     runs = tempfile.mkdtemp(prefix="xlane-ranks-")
@@ -380,6 +412,7 @@ holds("killed_compiling", killed_compiling)
 holds("agreement", agreement)
 holds("agreement_of_processes", agreement_of_processes)
 holds("launcher", launcher)
+holds("second_signal_kills", signals)
 holds("one_process_where_a_launcher_started_more", alone)
 def late():
     for pause, who in (("", None), ("2:0.05", 2)):

@@ -96,16 +96,18 @@ static xl_error *attempt(xl_run *run, char **argv, xl_tail *t, int *status)
 static void keep_words(void *ctx, const char *p, size_t n) { xl_tail_keep(ctx, p, n); }
 
 static xl_error *attempt_ranks(const xl_attempts_opts *o, xl_arena *a, xl_run *run, char **argv, xl_tail *t,
-                               xl_buf *words, int *status)
+                               xl_buf *words, int *status, bool *asked)
 {
-    int n = (int)o->n, first;
+    int n = (int)o->n;
+    xl_gang_end end;
     xl_gang_rank *r = xl_new(a, xl_gang_rank, (size_t)n);
     xl_gang g = { .n = n, .argv = argv, .keep = keep_words, .ctx = t, .grace = 5 };
-    xl_error *err = xl_gang_run(&g, r, &first);
+    xl_error *err = xl_gang_run(&g, r, &end);
     if (err)
         return err;
-    *status = first >= 0 ? r[first].status : 0;
-    xl_gang_tell(a, run, &g, r, first, words);
+    *status = end.status;
+    *asked = end.asked != 0;
+    xl_gang_tell(a, run, &g, r, &end, words);
     return NULL;
 }
 
@@ -304,6 +306,7 @@ xl_error *xl_attempts(xl_arena *a, const xl_attempts_opts *o, const char *dir, i
         t.p = xl_arena_alloc(a, XL_TAIL);
     for (int64_t k = 1;; k++) {
         int status = 0;
+        bool asked = false;                                /* by a signal to us: nothing is started again */
         t.n = words.n = 0;
         *made = k;
         *ran = shrunk(o, a, argc, argv, now->at);
@@ -312,7 +315,7 @@ xl_error *xl_attempts(xl_arena *a, const xl_attempts_opts *o, const char *dir, i
             tell_attempt(r, k, *ran);
         }
         size_t before = count_events(a, dir);
-        XL_DO(o->n > 1 ? attempt_ranks(o, a, r, *ran, &t, &words, &status) : attempt(r, *ran, &t, &status));
+        XL_DO(o->n > 1 ? attempt_ranks(o, a, r, *ran, &t, &words, &status, &asked) : attempt(r, *ran, &t, &status));
         *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
         xl_buf texts = { 0 };
@@ -323,7 +326,8 @@ xl_error *xl_attempts(xl_arena *a, const xl_attempts_opts *o, const char *dir, i
         xl_buf_fini(&texts);
         keep_outcome(o, a, dir, before, *ran, *code, sig, phase, &f);
         tell_end(r, *code, sig, phase);
-        if (*code && o->restarts > 0 && sig != SIGINT && sig != SIGTERM && sig != SIGHUP && sig != SIGQUIT) {
+        asked |= sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
+        if (*code && o->restarts > 0 && !asked) {
             const char *then;
             int64_t at = steps_since(a, dir, before);
             bool once_more = xl_restart(&again, o->restarts, &f, at, &then);
@@ -333,7 +337,7 @@ xl_error *xl_attempts(xl_arena *a, const xl_attempts_opts *o, const char *dir, i
         }
         if (!*code || o->retries <= 0)
             break;
-        if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT || sig == SIGKILL)
+        if (asked || sig == SIGKILL)
             f.again = false; /* somebody wanted it to end */
         const candidate *next = next_smaller(o, all, now);
         const char *then = "tried again";

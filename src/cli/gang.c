@@ -22,12 +22,27 @@ typedef struct { pid_t pid; int pidfd; stream out[2]; } member;
 static volatile sig_atomic_t count;
 static volatile pid_t group[4096];                         /* of each rank; 0 once it has ended */
 
+/* SIGINT or SIGTERM, which ask for the end: the first one, and another that came so much later that it is not the same
+ * one twice (`timeout` signals a process and then its group). 0: none. */
+static const double APART = 0.3;
+static volatile sig_atomic_t asked_by, insisted_by;
+static double asked_at;                                    /* of the handler alone, which does not interrupt itself */
+
 static void pass_on(int sig)
 {
     int e = errno;
     for (int i = 0; i < count; i++)
         if (group[i] > 0)
             kill(-group[i], sig);
+    if (sig == SIGINT || sig == SIGTERM) {
+        double now = xl_now();
+        if (asked_by && !insisted_by && now > asked_at + APART)
+            insisted_by = sig;
+        if (!asked_by) {
+            asked_at = now;
+            asked_by = sig;
+        }
+    }
     errno = e;
 }
 
@@ -152,6 +167,54 @@ static xl_error *start(const xl_gang *g, member *m, int rank, const int port[3],
     return NULL;
 }
 
+/* "rank 1", "ranks 0, 2 and 3 more": those that have not ended. */
+static void put_left(xl_buf *b, int n, const xl_gang_rank *r)
+{
+    enum { NAMED = 8 };
+    int left = 0, named = 0;
+    for (int i = 0; i < n; i++)
+        left += !r[i].ended;
+    xl_buf_puts(b, left == 1 ? "rank " : "ranks ");
+    for (int i = 0; i < n && named < NAMED; i++)
+        if (!r[i].ended)
+            xl_buf_printf(b, "%s%d", named++ ? ", " : "", i);
+    if (left > named)
+        xl_buf_printf(b, " and %d more", left - named);
+}
+
+/* After a signal: what was done with it, who is waited for if the first rank has ended a while ago (it may be saving),
+ * and the end of those that are left where a second one came. */
+typedef struct { int said; double since; } obedience;
+
+static void obey(const xl_gang *g, member *m, xl_gang_rank *r, xl_gang_end *end, obedience *o, double now)
+{
+    int left = 0, by = asked_by;
+    xl_buf b = { 0 };
+    for (int i = 0; i < g->n; i++)
+        left += !r[i].ended;
+    if (!by || !left)
+        return;
+    const char *name = by == SIGINT ? "SIGINT" : "SIGTERM";
+    end->asked = by;
+    o->since = left < g->n && !o->since ? now : o->since;
+    if (!o->said && ++o->said)
+        fprintf(stderr, "xlane: sent %s to %d rank%s; a second one kills %s\n", name, left, left == 1 ? "" : "s",
+                left == 1 ? "it" : "them");
+    if (o->said == 1 && o->since && now > o->since + g->grace && end->first < 0 && ++o->said) {
+        put_left(&b, g->n, r);
+        fprintf(stderr, "xlane: after %s, %.*s of %d %s still running, and waited for; a second signal kills %s\n",
+                name, XL_FMT(xl_buf_view(&b)), g->n, left == 1 ? "is" : "are", left == 1 ? "it" : "them");
+    }
+    if (insisted_by && o->said < 3) {
+        o->said = 3;
+        end->killed_by = insisted_by;
+        put_left(&b, g->n, r);
+        fprintf(stderr, "xlane: a second signal: killing %.*s of %d\n", XL_FMT(xl_buf_view(&b)), g->n);
+        tell_all(m, g->n, SIGKILL, r);
+    }
+    xl_buf_fini(&b);
+}
+
 static bool failed(int status) { return !WIFEXITED(status) || WEXITSTATUS(status); }
 
 /* Those that have ended; of two that did at once, one that was killed comes before one that gave up. */
@@ -183,10 +246,12 @@ static bool any_left(const xl_gang *g, const member *m, const xl_gang_rank *r)
     return false;
 }
 
-static void follow(const xl_gang *g, member *m, xl_gang_rank *r, struct pollfd *fd, int *first, double began)
+static void follow(const xl_gang *g, member *m, xl_gang_rank *r, struct pollfd *fd, xl_gang_end *end, double began)
 {
     double failed_at = 0, ended_at = 0;
     bool asked = false;
+    int after_signal = 0;
+    obedience o = { 0 };
     while (any_left(g, m, r)) {
         bool alive = false;
         for (int i = 0; i < g->n; i++) {
@@ -200,13 +265,17 @@ static void follow(const xl_gang *g, member *m, xl_gang_rank *r, struct pollfd *
             for (int k = 0; k < 2; k++)
                 if (fd[3 * i + k].revents && !pump(g, &m[i].out[k], k, i))
                     close_stream(g, &m[i].out[k], k, i);
-        reap(m, g, r, first, began);
+        reap(m, g, r, &end->first, began);
         double now = xl_now();
-        if (*first >= 0 && !failed_at)
+        obey(g, m, r, end, &o, now);
+        if (end->first >= 0 && !failed_at) {
             failed_at = now;
+            after_signal = end->asked;
+        }
         if (alive && failed_at && !asked && now > failed_at + g->grace) {
             tell_all(m, g->n, SIGTERM, r);
             asked = true;
+            end->killed_by = end->killed_by ? end->killed_by : after_signal;
         }
         if (alive && failed_at && now > failed_at + 2 * g->grace)
             tell_all(m, g->n, SIGKILL, r);
@@ -219,7 +288,7 @@ static void follow(const xl_gang *g, member *m, xl_gang_rank *r, struct pollfd *
     }
 }
 
-xl_error *xl_gang_run(const xl_gang *g, xl_gang_rank *r, int *first)
+xl_error *xl_gang_run(const xl_gang *g, xl_gang_rank *r, xl_gang_end *end)
 {
     static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT };
     enum { NPASSED = sizeof passed / sizeof *passed };
@@ -230,7 +299,8 @@ xl_error *xl_gang_run(const xl_gang *g, xl_gang_rank *r, int *first)
     double began = xl_now();
     member *m = calloc((size_t)g->n, sizeof *m);
     struct pollfd *fd = calloc(3 * (size_t)g->n, sizeof *fd);
-    *first = -1;
+    *end = (xl_gang_end){ .first = -1 };
+    asked_by = insisted_by = 0;
     memset(r, 0, (size_t)g->n * sizeof *r);
     if (!m || !fd) {
         err = XL_ERR(EXHAUSTED, "no memory for %d ranks", g->n);
@@ -260,7 +330,9 @@ xl_error *xl_gang_run(const xl_gang *g, xl_gang_rank *r, int *first)
     sigprocmask(SIG_SETMASK, &old, NULL);
     if (err)
         tell_all(m, g->n, SIGKILL, r);
-    follow(g, m, r, fd, first, began);
+    follow(g, m, r, fd, end, began);
+    end->asked = asked_by;
+    end->status = end->killed_by ? end->killed_by : end->first >= 0 ? r[end->first].status : 0;
     count = 0;
     for (size_t i = 0; i < NPASSED; i++)
         sigaction(passed[i], &before[i], NULL);
@@ -293,8 +365,10 @@ void xl_tail_keep(xl_tail *t, const char *p, size_t n)
     t->n += n;
 }
 
-void xl_gang_tell(xl_arena *a, xl_run *run, const xl_gang *g, const xl_gang_rank *r, int first, xl_buf *words)
+void xl_gang_tell(xl_arena *a, xl_run *run, const xl_gang *g, const xl_gang_rank *r, const xl_gang_end *end,
+                  xl_buf *words)
 {
+    int first = end->first;
     for (int i = 0; i < g->n; i++) {
         xl_event e;
         xl_event_begin(run, &e, "rank_end");

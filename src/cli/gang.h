@@ -23,12 +23,21 @@ typedef struct {
     double after;
 } xl_gang_rank; /* ours: we ended it; after: seconds until its end */
 
-/* Runs them to their end. *first is the rank that failed first, or -1. ranks has n entries. */
-xl_error *xl_gang_run(const xl_gang *g, xl_gang_rank *ranks, int *first) XL_MUST_USE;
+typedef struct {
+    int first;                                             /* the rank that failed first; -1: none */
+    int asked;                                             /* by which signal the launcher was asked to end; 0: none */
+    int killed_by;                                         /* the same, where ranks had to be killed for it */
+    int status;                                            /* as of wait(): of `first`, or by `killed_by`, or 0 */
+} xl_gang_end;
+
+/* Runs them to their end. After SIGINT or SIGTERM it says who is waited for; a second one kills the ranks that are
+ * left. ranks has n entries. */
+xl_error *xl_gang_run(const xl_gang *g, xl_gang_rank *ranks, xl_gang_end *end) XL_MUST_USE;
 /* "exited with 1", "was killed by signal 9 (Killed)". */
 xl_str xl_gang_words(xl_arena *a, int status);
 /* Reports which rank failed first and how the others ended: on standard error, as events, and in `words`. */
-void xl_gang_tell(xl_arena *a, xl_run *run, const xl_gang *g, const xl_gang_rank *ranks, int first, xl_buf *words);
+void xl_gang_tell(xl_arena *a, xl_run *run, const xl_gang *g, const xl_gang_rank *ranks, const xl_gang_end *end,
+                  xl_buf *words);
 
 /* The end of standard error. */
 enum { XL_TAIL = 64 << 10 };

@@ -704,7 +704,9 @@ XL_VERB(run) = {
         "environment, and what\n"
         "torchrun and PyTorch/XLA expect; a JAX program joins with jax.distributed.initialize(), without arguments. "
         "Output lines\n"
-        "start with the rank; the exit status is that of the rank that failed first (docs/scale.md).",
+        "start with the rank; the exit status is that of the rank that failed first. SIGINT and SIGTERM go to all "
+        "ranks; "
+        "a second one\nkills those that are left (docs/scale.md).",
     .example = "xlane run --policy stop -- python train.py --steps 1000",
     .opts = opts,
     .min = 1,

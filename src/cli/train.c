@@ -246,7 +246,7 @@ static xl_error *supervise(const xl_cli *cli, const xl_config *c, const char *gi
     xl_gang g = { .n = (int)opt.n, .keep = keep_words, .ctx = &t, .grace = 5, .bare = true };
     xl_data *data = NULL;
     char *dir = (char *)(uintptr_t)given;
-    int first = -1;
+    xl_gang_end ended = { .first = -1 };
     XL_DO(own_command(a, &g.argv));
     XL_DO(xl_data_open(c, false, &data)); /* what is wrong with it is said once */
     xl_data_close(data);
@@ -264,14 +264,12 @@ static xl_error *supervise(const xl_cli *cli, const xl_config *c, const char *gi
         xl_json_put_int(&e.j, "number", again.made + 1);
         xl_json_put_int(&e.j, "ranks", opt.n);
         xl_event_end(run, &e);
-        XL_DO(xl_gang_run(&g, r, &first));
+        XL_DO(xl_gang_run(&g, r, &ended));
         xl_job_sweep(dir);
-        xl_gang_tell(a, run, &g, r, first, &words);
-        int code = first < 0                    ? 0
-                   : WIFEXITED(r[first].status) ? WEXITSTATUS(r[first].status)
-                                                : 128 + WTERMSIG(r[first].status);
+        xl_gang_tell(a, run, &g, r, &ended, &words);
+        int code = WIFEXITED(ended.status) ? WEXITSTATUS(ended.status) : 128 + WTERMSIG(ended.status);
         xl_cli_exit(cli, code);
-        if (!code || code == XL_EXIT_INTERRUPTED || code == XL_EXIT_INCOMPLETE || !opt.restarts)
+        if (!code || code == XL_EXIT_INTERRUPTED || code == XL_EXIT_INCOMPLETE || !opt.restarts || ended.asked)
             break;
         xl_phase phase = xl_run_phase(a, dir, &texts);
         xl_buf_add(&texts, t.p, t.n);
