@@ -258,6 +258,68 @@ def signals():
     shutil.rmtree(runs)
 
 
+ENDS = """
+import jax, jax.numpy as jnp, numpy as np, os, sys, time
+from jax.sharding import Mesh, PartitionSpec as P, NamedSharding
+jax.distributed.initialize()
+r, sh = jax.process_index(), NamedSharding(Mesh(np.array(jax.devices()), ("d",)), P("d"))
+x = jax.make_array_from_callback((16, 4), sh, lambda i: np.ones((16, 4), np.float32)[i])
+step = jax.jit(lambda x: jnp.sum(x * 2) + x[0, 0])
+try: sys.exit(3)
+except SystemExit as e: kept = e
+print("pid", os.getpid(), flush=True)
+try:
+    for i in range(6):
+        if i == 3 and r == 1: %s
+        float(step(x))
+finally:
+    print("over", flush=True)
+if r == 0: %s
+"""
+
+
+def ends_otherwise():
+    """A rank whose program fails cannot leave JAX's shutdown: it ends the job. One that ends earlier than others does
+    not."""
+    tmp = tempfile.mkdtemp(prefix="xlane-ranks-")
+    def go(one, zero="pass", sigs=()):
+        open(tmp + "/job.py", "w").write(ENDS % (one, zero))
+        began, said, times = time.time(), "", {}
+        p = subprocess.Popen([XLANE, "run", "-n", "2", "--runs", tmp + "/runs", "--cache", "off", "--", sys.executable,
+                              tmp + "/job.py"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             env=dict(env0, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB))
+        for line in p.stdout:
+            said += line
+            times.setdefault("over" if "] over" in line else "start", time.time())
+            if sigs and said.count("] pid") == 2 and "at rest" in said:
+                p.send_signal(sigs[0])
+                sigs = sigs[1:]
+                time.sleep(1)
+        rc, pids = p.wait(), [int(i) for i in re.findall(r"\] pid (\d+)", said)]
+        left = [i for i in pids if os.path.exists("/proc/%d" % i)]
+        return rc, said, time.time() - times.get("over", began), times["start"] - began, left
+    for how, status, words in (("raise RuntimeError('disk on fire')", 1, "RuntimeError: disk on fire"),
+                               ("sys.exit(7)", 7, "sys.exit(7)")):
+        rc, said, took, start, left = go(how)
+        if rc != status or left or "process 1 of 2 has ended its program (%s) and has waited 5 s in JAX's shutdown for " \
+                "the others: it ends now, with status %d" % (words, status) not in said:
+            return "%s: %d, left %s: %s" % (how, rc, left, said[-900:])
+        if not re.search(r"xlane: rank 1 of 2 failed first: it exited with %d after [\d.]+ s; its program had ended after "
+                         r"[\d.]+ s \(%s\)\n" % (status, re.escape(words)), said):
+            return "%s: who failed first: %s" % (how, said[-500:])
+        if took > max(15, 4 * start):
+            return "%s: it took %.1f s, and the start %.1f s" % (how, took, start)
+    rc, said, _, _, left = go("pass", "time.sleep(12)")       # rank 0 saves
+    if rc or left or "ends now" in said or "failed first" in said or "process 1 of 2 has ended its program and has waited" \
+            " 10 s in JAX's shutdown for the others; " not in said:
+        return "one that saves: %d, left %s: %s" % (rc, left, said[-900:])
+    rc, said, _, _, left = go("print('at rest', flush=True); time.sleep(1000)", sigs=[signal.SIGTERM] * 2)
+    if rc != 143 or left or "sent SIGTERM to 2 ranks; a second one kills them" not in said or "a second signal: killing" \
+            not in said:
+        return "two signals: %d, left %s: %s" % (rc, left, said[-900:])
+    shutil.rmtree(tmp)
+
+
 def under_guard(n, what, before="", policy="warn", **env):
     """The job under xlane run -n; (status, the lines of each rank)."""
     runs = tempfile.mkdtemp(prefix="xlane-ranks-")
@@ -413,6 +475,7 @@ holds("agreement", agreement)
 holds("agreement_of_processes", agreement_of_processes)
 holds("launcher", launcher)
 holds("second_signal_kills", signals)
+holds("a_program_that_fails_ends_the_job", ends_otherwise)
 holds("one_process_where_a_launcher_started_more", alone)
 def late():
     for pause, who in (("", None), ("2:0.05", 2)):

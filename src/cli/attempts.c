@@ -102,9 +102,11 @@ static xl_error *attempt_ranks(const xl_attempts_opts *o, xl_arena *a, xl_run *r
     xl_gang_end end;
     xl_gang_rank *r = xl_new(a, xl_gang_rank, (size_t)n);
     xl_gang g = { .n = n, .argv = argv, .keep = keep_words, .ctx = t, .grace = 5 };
+    double began = xl_run_time(run);
     xl_error *err = xl_gang_run(&g, r, &end);
     if (err)
         return err;
+    xl_gang_blame(a, run, began, n, r, &end);
     *status = end.status;
     *asked = end.asked != 0;
     xl_gang_tell(a, run, &g, r, &end, words);

@@ -348,6 +348,36 @@ none:
     return err;
 }
 
+void xl_gang_blame(xl_arena *a, xl_run *run, double began, int n, xl_gang_rank *r, xl_gang_end *end)
+{
+    static const double late = 1; /* an end is noticed after this long at most, on a busy machine */
+    xl_node **e = NULL;
+    size_t ne = 0;
+    int to = -1;
+    if (end->first < 0 || !*xl_run_dir(run))
+        return;
+    xl_error_free(xl_run_events(a, xl_run_dir(run), &e, &ne));
+    for (size_t i = 0; i < ne; i++) {
+        int64_t rank = xl_node_int(e[i], "rank", -1);
+        double t = xl_node_num(e[i], "t", 0) - began;
+        if (!xl_node_is(e[i], "event", "program_end") || t <= 0 || rank < 0 || rank >= n || r[rank].raised)
+            continue;
+        r[rank].raised = t;
+        r[rank].words = xl_node_text(e[i], "text");
+        r[rank].failed = (int)xl_node_int(e[i], "status", 1);
+        if (to < 0)
+            to = (int)rank;                                /* events are in time order */
+    }
+    xl_gang_rank *first = &r[end->first];
+    if (to < 0 || to == end->first || r[to].raised > (first->raised ? first->raised : first->after - late))
+        return;
+    first->first = false;
+    r[to].first = true;
+    end->first = to;
+    if (!end->killed_by)
+        end->status = W_EXITCODE(r[to].failed, 0);
+}
+
 void xl_tail_keep(xl_tail *t, const char *p, size_t n)
 {
     if (!t->p)
@@ -382,8 +412,11 @@ void xl_gang_tell(xl_arena *a, xl_run *run, const xl_gang *g, const xl_gang_rank
     }
     if (first < 0)
         return;
-    xl_buf_printf(words, "xlane: rank %d of %d failed first: it %.*s after %.1f s\n", first, g->n,
+    xl_buf_printf(words, "xlane: rank %d of %d failed first: it %.*s after %.1f s", first, g->n,
                   XL_FMT(xl_gang_words(a, r[first].status)), r[first].after);
+    if (r[first].raised)
+        xl_buf_printf(words, "; its program had ended after %.1f s (%.*s)", r[first].raised, XL_FMT(r[first].words));
+    xl_buf_putc(words, '\n');
     fprintf(stderr, "%.*s", XL_FMT(xl_buf_view(words)));
     for (int i = 0; i < g->n; i++)
         if (i != first)

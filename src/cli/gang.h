@@ -21,7 +21,11 @@ typedef struct {
     bool ended, first, ours;
     int status;
     double after;
-} xl_gang_rank; /* ours: we ended it; after: seconds until its end */
+    double raised;
+    int failed;
+    xl_str words;
+} xl_gang_rank; /* ours: we ended it; after: seconds until its end; raised, failed, words:
+                 * when its program failed, its status and why; 0: it did not */
 
 typedef struct {
     int first;                                             /* the rank that failed first; -1: none */
@@ -33,6 +37,9 @@ typedef struct {
 /* Runs them to their end. After SIGINT or SIGTERM it says who is waited for; a second one kills the ranks that are
  * left. ranks has n entries. */
 xl_error *xl_gang_run(const xl_gang *g, xl_gang_rank *ranks, xl_gang_end *end) XL_MUST_USE;
+/* A rank whose program has failed may wait in the frontend's shutdown before it ends, while others end because of it:
+ * corrects which was the first, by what the guard recorded. began: when the gang was started, in seconds of the run. */
+void xl_gang_blame(xl_arena *a, xl_run *run, double began, int n, xl_gang_rank *ranks, xl_gang_end *end);
 /* "exited with 1", "was killed by signal 9 (Killed)". */
 xl_str xl_gang_words(xl_arena *a, int status);
 /* Reports which rank failed first and how the others ended: on standard error, as events, and in `words`. */

@@ -142,6 +142,7 @@ static inline bool guard_recording(const guard_state *g)
     return atomic_load_explicit(&g->recording, memory_order_relaxed);
 }
 
+void guard_end(guard_state *g);                            /* writes the last counts; what the process' exit() calls */
 void guard_start(void);                                    /* once: reads the environment, opens run and cache */
 void guard_fault(guard_state *g, const char *what, xl_error *err);         /* frees err; counts and records it */
 void guard_say(const char *fmt, ...) XL_PRINTF(1, 2);      /* one line to standard error, and an event */

@@ -103,9 +103,8 @@ static void in_child(void)
     g->unread = 0;
 }
 
-static void at_exit(void)
+void guard_end(guard_state *g)
 {
-    guard_state *g = guard_current();
     if (forked && xl_metrics_idle(g->metrics))
         return;
     guard_profile_end(g);
@@ -122,6 +121,8 @@ static void at_exit(void)
     xl_json_put_bool(&e.j, "counters", written);
     xl_event_end(g->run, &e);
 }
+
+static void at_exit(void) { guard_end(guard_current()); }
 
 /* Which program of the user this process runs. */
 static const char *script(xl_arena *a)

@@ -1,0 +1,82 @@
+/* src/guard/preload_end.h
+ * Python that tells the guard how the program of a rank ended, for ended.c. Part of the module `_xlane`, see
+ * preload_function.h. A rank that raised does not end by itself: JAX's shutdown, in its atexit handlers, waits for the
+ * other ranks, and those wait for it in a collective.
+ *
+ * threading._shutdown is what the interpreter calls first when the program is over, before any atexit handler. An
+ * exception has ended the program if it left the outermost frame and that frame ran no further, or raised it again (sys.last_value is also
+ * set by those who only print one). Of sys.exit nothing is left by then, so its exception carries a mark that is
+ * dropped with it: by the interpreter, beneath no frame, if nobody caught it. */
+#ifndef XL_GUARD_PRELOAD_END_H
+#define XL_GUARD_PRELOAD_END_H
+
+static const char guard_preload_end[] =
+    "exec(compile('''\n"
+    "import threading\n"
+    "ended = []\n" /* [status, words] once the program has failed; [] when it has not ended or ended well */
+    "over = [False]\n"
+    "forked = []\n" /* from a rank: a process that is none itself */
+    "class Mark:\n"
+    "    def __init__(self, code): self.code = code\n"
+    "    def __reduce__(self): return type(None), ()\n"
+    "    def __del__(self):\n"
+    "        if sys is None or sys._getframe().f_back is not None or self.code is None: return\n"
+    "        status = self.code & 255 if isinstance(self.code, int) else 1\n"
+    "        if status and threading.current_thread() is threading.main_thread():\n"
+    "            ended[:] = status, 'sys.exit(%s)' % repr(self.code)[:100]\n"
+    "def mark_exits():\n"
+    "    real = sys.exit\n"
+    "    def exit(*args):\n"
+    "        try: real(*args)\n"
+    "        except SystemExit as e:\n"
+    "            e._xlane = Mark(e.code)\n"
+    "            raise\n"
+    "    functools.update_wrapper(exit, real)\n"
+    "    sys.exit = exit\n"
+    "def uncaught(e):\n"
+    "    at = getattr(e, '__traceback__', None)\n"
+    "    if at is None or at.tb_frame.f_back is not None: return False\n"
+    "    f = at.tb_frame\n"
+    "    return f.f_lasti == at.tb_lasti or f.f_code.co_code[f.f_lasti] == "
+    "__import__('opcode').opmap.get('RERAISE')\n" /* at the end of a finally: */
+    "def tell_end(stage):\n"
+    "    state = sys.modules['jax._src.distributed'].global_state\n"
+    "    if state.client is None and stage < 2 or (state.num_processes or 1) < 2 or forked: return\n"
+    "    import ctypes\n"
+    "    tell = ctypes.PyDLL(os.environ['XLANE_GUARD_LIBRARY'], os.RTLD_NOW).xlane_guard_ended\n"
+    "    status, words = ended or (0, '')\n"
+    "    tell(stage, state.process_id, state.num_processes, status, words.encode(errors='replace'), int(over[0]))\n"
+    "def watch_end():\n"
+    "    real = threading._shutdown\n"
+    "    def _shutdown():\n"
+    "        try:\n"
+    "            e = getattr(sys, 'last_exc', None) or getattr(sys, 'last_value', None)\n"
+    "            over[0] = True\n"
+    "            if not ended and uncaught(e):\n"
+    "                lines = str(e).strip().splitlines() or ['']\n"
+    "                ended[:] = 130 if isinstance(e, KeyboardInterrupt) else 1, (\n"
+    "                    type(e).__name__ + (': ' if lines[0] else '') + lines[0])[:200]\n"
+    "            if ended: tell_end(0)\n"
+    "        except Exception: pass\n"
+    "        return real()\n"
+    "    threading._shutdown = _shutdown\n"
+    "    mark_exits()\n"
+    "def distributed(module):\n"
+    "    if os.environ.get('XLANE_GUARD') == 'off': return\n"
+    "    real = module.State.shutdown\n"
+    "    def shutdown(self):\n"
+    "        try:\n"
+    "            for f in sys.stdout, sys.stderr: f.flush()\n"
+    "        except Exception: pass\n"
+    "        try: tell_end(1)\n"
+    "        except Exception: pass\n"
+    "        try: return real(self)\n"
+    "        finally:\n"
+    "            try: tell_end(2)\n"
+    "            except Exception: pass\n"
+    "    module.State.shutdown = shutdown\n"
+    "    os.register_at_fork(after_in_child=lambda: module.global_state.client and forked.append(1))\n"
+    "    watch_end()\n"
+    "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
+
+#endif
