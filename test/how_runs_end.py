@@ -274,8 +274,16 @@ print(jax.jit(lambda n: jnp.zeros((1 << 20, 1 << 20)) + n)(1.0))""", status=1)
     assert ", 0 failed to compile\n" in text and " 0 failed\n" not in text, text
     assert (cause["cause"], cause["verdict"]) == ("embedded_memory", "smaller"), cause
     assert "loader workers" not in xlane("classify", folder), xlane("classify", folder)
+    text = xlane("calibrate", folder, status=1)
+    assert re.match(r"does not fit: asked for, and refused: no host memory for a buffer of 4\.0 TiB: ", text), text
+    assert re.search(r"^observed +[\d.]+ (bytes|KiB) +peak of the physical device; more was asked for, and refused",
+                     text,
+                     re.M), text
+    assert "TiB" not in xlane("memory", folder), xlane("memory", folder)
+    assert "observed 4.0 TiB" not in xlane("catalog"), xlane("catalog")
     folder, _ = python("small", STEPS % "", status=0)
     assert "failed when it ran" not in xlane("explain", folder), xlane("explain", folder)
+    assert "refused" not in xlane("calibrate", folder), xlane("calibrate", folder)
 
 
 @check("W6_launcher_killed_alone")

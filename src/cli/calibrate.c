@@ -8,6 +8,7 @@
 #include "cli/launch.h"
 #include "ir/read.h"
 #include "lane/contract.h"
+#include "lane/retry.h"
 #include "lane/run.h"
 #include "train/calibrate.h"
 
@@ -40,6 +41,22 @@ static xl_catalog_launch launched(xl_arena *a, const char *dir, double *began)
     return l;
 }
 
+/* Of an execution that found no room for what it asked for, what it was told: that is no peak, and does not fit. Empty:
+ * there was none. */
+static xl_str refused(xl_arena *a, const char *dir)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        xl_str text = xl_node_text(e[i], "error");
+        if (xl_node_is(e[i], "event", "execute") && text.n &&
+            xl_retry_classify(0, text, XL_PHASE_RUN).verdict == XL_RETRY_SMALLER)
+            return text;
+    }
+    return (xl_str){ "", 0 };
+}
+
 /* A guarded run of somebody else's program: what was recorded of its step, nothing runs again. */
 static xl_error *of_run(const xl_cli *cli, const char *what)
 {
@@ -54,6 +71,8 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
     XL_DO(xl_run_find(a, what, &dir));
     double began;
     xl_catalog_launch how = launched(a, dir, &began);
+    xl_run_log recorded;
+    XL_DO(xl_run_read(a, dir, &recorded));
     if (!xl_catalog_of_run(a, dir, 0, &how, &e)) {
         const char *other = xl_run_newest(a, dir, XL_RUN_PROGRAMS);
         err = xl_run_loaded(a, dir)
@@ -84,23 +103,31 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
     xl_str name = e.sig.model;                             /* "jit_step of python train.py" */
     name = xl_str_cut(&name, ' ');
     /* What the device was seen to hold counts most, then the compiler's figure, then ours. */
+    xl_str why = refused(a, dir);
+    bool no = why.n > 0;
     int64_t need = e.observed >= 0 ? e.observed : e.compiled >= 0 ? e.compiled : e.predicted;
-    const char *verdict = e.observed >= 0 ? "observed" : "not observed";
+    const char *verdict = no ? "asked for, and refused" : e.observed >= 0 ? "observed" : "not observed";
+    bool fits = !no && need <= e.limit;
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
         xl_json_put_text(&j, "verdict", verdict);
-        if (need >= 0 && e.limit > 0)
-            xl_json_put_bool(&j, "fits", need <= e.limit);
+        if (no || (need >= 0 && e.limit > 0))
+            xl_json_put_bool(&j, "fits", fits);
+        if (no)
+            xl_json_put_str(&j, "refused", why);
         xl_json_key(&j, "entry");
         xl_catalog_json(&j, &e);
         xl_json_end(&j);
     } else {
         char took[32], of[32];
-        if (need >= 0 && e.limit > 0)
-            xl_buf_printf(&b, "%s: %s of %s (%s); %.*s of run %s\n", need <= e.limit ? "fits" : "does not fit",
+        if (no)
+            xl_buf_printf(&b, "does not fit: asked for, and refused: %.*s; %.*s of run %s\n", XL_FMT(why), XL_FMT(name),
+                          dir);
+        else if (need >= 0 && e.limit > 0)
+            xl_buf_printf(&b, "%s: %s of %s (%s); %.*s of run %s\n", fits ? "fits" : "does not fit",
                           xl_size_words((double)need, took), xl_size_words((double)e.limit, of),
-                          e.observed >= 0 ? "observed" : "not observed", XL_FMT(name), dir);
+                          verdict, XL_FMT(name), dir);
         else
             xl_buf_printf(&b, "%s: %.*s of run %s; the device names no limit\n", verdict, XL_FMT(name), dir);
         xl_buf_printf(&b, "%-11s %.*s\n", "device", XL_FMT(e.sig.hardware));
@@ -110,12 +137,13 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
         put_row(&b, "compiled", e.compiled,
                 e.compiled >= 0 ? "the compiler's own figure" : "the plugin gives no figure");
         put_row(&b, "observed", e.observed,
-                e.observed >= 0 ? "peak of the physical device over the whole run"
+                no                ? "peak of the physical device; more was asked for, and refused"
+                : e.observed >= 0 ? "peak of the physical device over the whole run"
                                 : "not recorded: no step was executed, or the device gives no figure");
         put_row(&b, "limit", e.limit, "of the device");
     }
     XL_DO(xl_cli_put(&b));
-    if (e.observed < 0 || (e.limit > 0 && need > e.limit))
+    if (e.observed < 0 || no || (e.limit > 0 && need > e.limit))
         xl_cli_exit(cli, XL_EXIT_FAILED);
 out:
     xl_module_free(m);

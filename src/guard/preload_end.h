@@ -4,9 +4,9 @@
  * other ranks, and those wait for it in a collective.
  *
  * threading._shutdown is what the interpreter calls first when the program is over, before any atexit handler. An
- * exception has ended the program if it left the outermost frame and that frame ran no further, or raised it again (sys.last_value is also
- * set by those who only print one). Of sys.exit nothing is left by then, so its exception carries a mark that is
- * dropped with it: by the interpreter, beneath no frame, if nobody caught it. */
+ * exception has ended the program if it left the outermost frame and that frame ran no further, or raised it again
+ * (sys.last_value is also set by those who only print one). Of sys.exit nothing is left by then, so its exception
+ * carries a mark that is dropped with it: by the interpreter, beneath no frame, if nobody caught it. */
 #ifndef XL_GUARD_PRELOAD_END_H
 #define XL_GUARD_PRELOAD_END_H
 

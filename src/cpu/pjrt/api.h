@@ -166,8 +166,9 @@ xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank,
 void xl_cpu_buffer_free(PJRT_Buffer *b);
 PJRT_Buffer_Type xl_api_type(xl_dtype d);
 xl_dtype xl_api_dtype(PJRT_Buffer_Type t);
-/* Reserves n bytes of the device's limit, or fails. */
+/* Reserves n bytes of the device's limit, or fails. What the host has then given is counted: xl_device_took. */
 xl_error *xl_device_take(PJRT_Device *d, size_t n) XL_MUST_USE;
+void xl_device_took(PJRT_Device *d, size_t n);
 void xl_device_give(PJRT_Device *d, size_t n);
 
 /* ---- executables ------------------------------------------------------------------------------------------------ */

@@ -69,6 +69,7 @@ xl_error *xl_store_new(PJRT_Device *d, size_t bytes, xl_store **out)
         return XL_ERR(EXHAUSTED, "no host memory for a buffer of %s: the host has %s in all",
                       xl_size_words((double)bytes, need), xl_size_words((double)d->total, all));
     }
+    xl_device_took(d, bytes);
     atomic_init(&s->ref, 1);
     s->data = data;
     s->bytes = bytes;
@@ -243,6 +244,7 @@ PJRT_Error *xl_PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer
             err = XL_ERR(EXHAUSTED, "no memory for a buffer");
         }
         if (s) {
+            xl_device_took(d, bytes);
             atomic_init(&s->ref, 1);
             s->data = (void *)(uintptr_t)args->data;
             s->bytes = bytes;

@@ -262,13 +262,17 @@ xl_error *xl_device_take(PJRT_Device *d, size_t n)
             "%.2fM. That was not possible. There are %.2fM free on device %s: free buffers, or raise XLANE_CPU_HBM",
             (double)n / 1048576, (double)(d->limit - (now - (int64_t)n)) / 1048576, d->desc.text);
     }
-    int64_t peak = atomic_load(&d->peak), largest = atomic_load(&d->largest);
+    return NULL;
+}
+void xl_device_took(PJRT_Device *d, size_t n)
+{
+    n = grained(d, n);
+    int64_t now = atomic_load(&d->in_use), peak = atomic_load(&d->peak), largest = atomic_load(&d->largest);
     while (now > peak && !atomic_compare_exchange_weak(&d->peak, &peak, now))
         ;
     while ((int64_t)n > largest && !atomic_compare_exchange_weak(&d->largest, &largest, (int64_t)n))
         ;
     atomic_fetch_add(&d->allocs, 1);
-    return NULL;
 }
 void xl_device_give(PJRT_Device *d, size_t n) { atomic_fetch_sub(&d->in_use, (int64_t)grained(d, n)); }
 

@@ -155,6 +155,7 @@ static xl_error *run_share(share *s, void **mem)
                      xl_size_words((double)s->device->total, all));
         goto out;
     }
+    xl_device_took(s->device, p->temp_bytes);
     uint64_t rng[2];
     pthread_mutex_lock(&s->l->client->lock);
     s->l->client->rng[0] += 0x9e3779b97f4a7c15ULL;
