@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 
 from _guarded import BUILD, STEPS, TMP, UNENDED, check, done, python, xlane
 
@@ -91,6 +92,45 @@ def _():
     text = said(folder, "explain")
     assert "1 of the %d lines of events.jsonl cannot be read" % len(LINES) in text and "not known" not in text, text
     assert "`step` compiled once, ran 40 times: no recompile" in text, text
+
+
+@check("a_folder_without_its_events_is_said_with_what_to_do")
+def _():
+    folder = damaged("gone", lambda old: old)
+    os.unlink(os.path.join(folder, "events.jsonl"))
+    said = "%s/events.jsonl is missing, and what ran is recorded there alone: copy the whole folder of the run, or run " \
+           "the program again" % folder
+    for verb in ["calibrate"], ["explain"], ["metrics"], ["top",
+                                                          "--once"], ["report"], ["memory"], ["exec"], ["print"], \
+            ["classify"]:
+        text = xlane(*verb, folder, status=1)
+        assert said in text and "recorded no compile" not in text, (verb, text)
+        assert "is missing" not in xlane(*verb, whole, status=None), verb
+
+
+@check("a_later_process_with_the_number_of_one_of_a_run_is_not_its_own")
+def _():
+    def about(old, **more):
+        return json.dumps(dict({k: v for k, v in json.loads(old).items() if k not in ("ended", "status", "seconds")},
+                               launcher=GONE)).encode()
+    folder = damaged("reused", about, "run.json")
+    other = subprocess.Popen(["sleep", "100"])
+    path = os.path.join(folder, "events.jsonl")
+    for age, goes_on in (1000, False), (0, True):                # the folder is new: its events are older by so much
+        with open(path, "wb") as f:
+            for line in LINES:
+                e = json.loads(line)
+                if e["event"] in ("exit", "end", "client_end"):
+                    continue
+                e["t"] -= age
+                for key in "pid", "program":
+                    if isinstance(e.get(key), int):
+                        e[key] = other.pid if e["event"] in ("attach", "command") else GONE
+                f.write(json.dumps(e).encode() + b"\n")
+        text = xlane("classify", folder, status=1)
+        assert ("its process %d goes on" % other.pid in text) == goes_on, text
+    other.kill()
+    other.wait()
 
 
 @check("damaged_counters_are_said_and_the_events_still_read")
@@ -184,7 +224,8 @@ def _():
     folder, words = python("fuller", "open(%r, 'w').close()\n" % full + STEPS % "", args=["--summary"], fresh=True,
                            LD_PRELOAD=os.path.join(PLUGINS, "fault.so"), FAULT_FULL=full)
     os.unlink(full)
-    assert "what the guard saw, if anything, could not be written" in words and "plugin" not in words, words
+    assert "what the guard saw, if anything, could not be written: the folder of the run takes no events; run again" \
+        in words and "plugin" not in words, words
     for verb in ["explain"], ["metrics"]:
         text = xlane(*verb, folder, status=1)
         assert "attached" not in text and UNENDED in text, text

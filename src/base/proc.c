@@ -228,3 +228,23 @@ bool xl_pid_alive(int64_t pid)
     const char *name = strrchr(text, ')');                 /* "PID (NAME) STATE ..." */
     return !(name && name[1] == ' ' && (name[2] == 'Z' || name[2] == 'X'));
 }
+
+double xl_pid_started(int64_t pid)
+{
+    char path[64], text[1024];
+    unsigned long long ticks = 0;
+    double up = 0;
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    FILE *f = fopen(path, "re"), *u = fopen("/proc/uptime", "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    text[n] = 0;
+    const char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++)         /* the 22nd; the name, which may have spaces, is the 2nd */
+        at = strchr(at + 1, ' ');
+    bool known = at && sscanf(at, "%llu", &ticks) == 1 && u && fscanf(u, "%lf", &up) == 1;
+    if (f)
+        fclose(f);
+    if (u)
+        fclose(u);
+    return known ? xl_now_wall() - up + (double)ticks / (double)sysconf(_SC_CLK_TCK) : 0;
+}

@@ -40,5 +40,6 @@ xl_str xl_proc_words(xl_arena *a, const xl_proc_result *r);
 
 /* True if the process exists and runs; false for a zombie. */
 bool xl_pid_alive(int64_t pid);
+double xl_pid_started(int64_t pid);                        /* on the clock of xl_now_wall(); 0: not known */
 
 #endif

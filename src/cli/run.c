@@ -666,7 +666,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         xl_cli_exit(cli, code);
         goto out;
     }
-    xl_run_tell_guard(&log, code, full);
+    xl_run_tell_guard(dir, &log, code, full);
     xl_run_tell_unseen(&log, &opt.watch);
     xl_run_tell_cache(&log, cache);
     python_first(a, argv[0]);

@@ -205,7 +205,7 @@ void xl_run_tell_summary(xl_arena *a, const char *dir, const xl_profile *p, doub
 }
 
 /* What the run's events and its status say of the guard, in words; full: they may not have been written. */
-void xl_run_tell_guard(const xl_run_ended *log, int code, bool full)
+void xl_run_tell_guard(const char *dir, const xl_run_ended *log, int code, bool full)
 {
     bool attached = false, builtin = false;
     for (size_t i = 0; i < log->n; i++) {
@@ -215,8 +215,11 @@ void xl_run_tell_guard(const xl_run_ended *log, int code, bool full)
     const char *off = getenv("XLANE_GUARD"), *named = getenv("PJRT_NAMES_AND_LIBRARY_PATHS");
     if (off && !strcmp(off, "off"))
         fprintf(stderr, "xlane: " XL_GUARD_OFF ": nothing was guarded, and no compile was recorded\n");
-    else if (!attached && full)
-        fprintf(stderr, "xlane: what the guard saw, if anything, could not be written\n");
+    else if (!attached && (full || !log->n))
+        fprintf(stderr, "xlane: what the guard saw, if anything, could not be written%s; run again then, or with "
+                        "--runs=DIR in another folder\n",
+                xl_run_full(dir) ? " (No space left on device): make room there"
+                                 : ": the folder of the run takes no events");
     else if (!attached && builtin)
         fprintf(stderr, "xlane: JAX used its built-in cpu backend; nothing was guarded\n");
     else if (!attached && code)

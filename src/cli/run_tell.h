@@ -16,7 +16,7 @@ typedef struct {
 void xl_run_ended_read(xl_arena *a, const char *dir, xl_run_ended *log);
 
 /* What its events and its status say of the guard; full: they may not have been written. */
-void xl_run_tell_guard(const xl_run_ended *log, int code, bool full);
+void xl_run_tell_guard(const char *dir, const xl_run_ended *log, int code, bool full);
 /* Names given to --watch that never came: misspelt, or without jit_ before them. */
 void xl_run_tell_unseen(const xl_run_ended *log, const xl_opt_list *watch);
 /* Executables that the next start will compile again; said once, however many there were. */

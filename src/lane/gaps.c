@@ -1,5 +1,7 @@
 #include "lane/gaps.h"
 
+#include <sys/statvfs.h>
+
 #include "base/file.h"
 #include "lane/kept.h"
 #include "lane/metrics.h"
@@ -24,6 +26,12 @@ static const char *unreadable(xl_arena *a, const char *dir, const char *begin)
     return "";
 }
 
+bool xl_run_full(const char *dir)
+{
+    struct statvfs s;
+    return statvfs(dir, &s) == 0 && s.f_bavail == 0;
+}
+
 /* What the events tell, as far as they can be read. */
 typedef struct { uint64_t compiles, attached, left, executes; bool unwritten; } told;
 
@@ -44,11 +52,14 @@ static told listen(const xl_run_log *log)
     return t;
 }
 
-static void say_events(const xl_run_log *log, size_t bad, uint64_t told, uint64_t counted, xl_buf *b)
+static void say_events(const char *dir, const xl_run_log *log, size_t bad, uint64_t told, uint64_t counted, xl_buf *b)
 {
     size_t all = log->n + bad;
     if (!all)
-        xl_buf_puts(b, "events.jsonl is empty");
+        xl_buf_puts(b, xl_run_full(dir)
+                           ? "events.jsonl is empty (No space left on device): make room there and run again"
+                           : "events.jsonl is empty: it could not be written, as on a full disk, or was "
+                             "not copied; run again");
     else if (bad == all)
         xl_buf_printf(b, "none of the %zu line%s of events.jsonl can be read", all, all == 1 ? "" : "s");
     else if (bad)
@@ -88,7 +99,7 @@ xl_run_gaps xl_run_gaps_of(xl_arena *a, const char *dir)
     g.processes = processes > t.left ? processes : t.left;
     g.compiles = fewer || (lines && !(m && !*unread && g.left)); /* they were written at the end of each */
     if (lines || fewer)
-        say_events(&log, bad, t.compiles, counted, &b);
+        say_events(dir, &log, bad, t.compiles, counted, &b);
     if (g.compiles && m && !*unread)
         xl_buf_printf(&b,
                       "; its counters tell of %llu compiled, %llu from the cache, %llu from the frontend's own cache, "

@@ -17,4 +17,6 @@ typedef struct {
 
 xl_run_gaps xl_run_gaps_of(xl_arena *a, const char *dir);
 
+bool xl_run_full(const char *dir);                          /* the disk that the folder is on has no room left now */
+
 #endif

@@ -199,6 +199,11 @@ xl_error *xl_run_read(xl_arena *a, const char *dir, xl_run_log *out)
     *out = kept ? *kept : (xl_run_log){ 0 };
     if (kept)
         return NULL;
+    if (access(path, F_OK) && errno == ENOENT)
+        return XL_ERR(NOT_FOUND,
+                      "%s is missing, and what ran is recorded there alone: copy the whole folder of the run, or run "
+                      "the program again",
+                      path);
     XL_TRY(xl_file_read(a, path, &text), "reading what was recorded");
     bool ends = text.n && text.p[text.n - 1] == '\n';
     while (text.n) {
@@ -508,6 +513,14 @@ xl_run_info xl_run_about(xl_arena *a, const char *dir)
     return info;
 }
 
+/* The process of an event, and not a later one that was given its number. */
+static bool goes_on(const char *dir, const xl_node *e, const char *key)
+{
+    static const double apart = 2; /* of the two clocks, and of a folder made beside the process */
+    int64_t pid = xl_node_int(e, key, 0);
+    return pid > 0 && xl_pid_alive(pid) && xl_pid_started(pid) < born(dir) + xl_node_num(e, "t", 0) + apart;
+}
+
 /* Of the command and the guarded processes: one that still goes on, and one that came to its end by itself; 0: none. */
 static void processes(xl_arena *a, const char *dir, int64_t *going, int64_t *left)
 {
@@ -520,12 +533,53 @@ static void processes(xl_arena *a, const char *dir, int64_t *going, int64_t *lef
             continue;
         if (xl_str_is(what->s, "exit"))
             *left = pid->i;
-        if (xl_str_is(what->s, "attach") && xl_pid_alive(pid->i))
+        if (xl_str_is(what->s, "attach") && goes_on(dir, e[i], "pid"))
             *going = pid->i;
-        const xl_node *program = xl_node_get(e[i], "program");
-        if (xl_str_is(what->s, "command") && program && xl_pid_alive(program->i))
-            *going = program->i;
+        if (xl_str_is(what->s, "command") && goes_on(dir, e[i], "program"))
+            *going = xl_node_int(e[i], "program", 0);
     }
+}
+
+/* How long a training run went on, by its events: from each start or resumption to the stop, or to the last word
+ * before the next one. */
+static double trained_for(const xl_run_log *log)
+{
+    double began = -1, last = 0, sum = 0;
+    for (size_t i = 0; i < log->n; i++) {
+        const xl_node *e = log->event[i];
+        double t = xl_node_num(e, "t", 0);
+        bool again = xl_node_is(e, "event", "resume"), stop = xl_node_is(e, "event", "stop");
+        if (xl_node_int(e, "rank", 0))
+            continue;
+        if (again || (began < 0 && xl_node_is(e, "event", "start"))) {
+            sum += began >= 0 ? last - began : 0;
+            began = again ? t : 0;                         /* the folder was made at 0 */
+        }
+        if (stop && began >= 0) {
+            sum += t - began;
+            began = -1;
+        }
+        last = t;
+    }
+    return began >= 0 ? sum + last - began : sum;
+}
+
+/* "ladder, 13 of 13 passed, 1 skipped"; empty: it is none. */
+static xl_str ladder_state(xl_arena *a, const char *dir, double *seconds)
+{
+    xl_node *root = NULL;
+    xl_error_free(xl_kept_json(a, xl_path_join(a, dir, "ladder.json"), &root));
+    const xl_node *rungs = xl_node_get(root, "rungs");
+    size_t passed = 0, skipped = 0;
+    if (!rungs || !rungs->n)
+        return (xl_str){ "", 0 };
+    for (size_t i = 0; i < rungs->n; i++) {
+        passed += xl_node_is(rungs->kid[i], "verdict", "passed");
+        skipped += xl_node_is(rungs->kid[i], "verdict", "skipped");
+    }
+    *seconds = xl_node_num(root, "seconds", 0);
+    return xl_strf(a, "ladder, %zu of %zu passed%s", passed, rungs->n - skipped,
+                   skipped ? xl_strf(a, ", %zu skipped", skipped).p : "");
 }
 
 xl_run_end xl_run_end_of(xl_arena *a, const char *dir)
@@ -550,7 +604,9 @@ xl_run_end xl_run_end_of(xl_arena *a, const char *dir)
     }
     r.has_status = status != NULL;
     r.status = status ? status->i : 0;
-    r.seconds = seconds ? seconds->f : 0;
+    r.seconds = seconds ? seconds->f : trained_for(&log);
+    if (!json && ladder_state(a, dir, &r.seconds).n)
+        r.known = true;
     if (why && why->kind == XL_NODE_STR)
         r.why = why->s;
     return r;
@@ -566,12 +622,9 @@ bool xl_run_going(xl_arena *a, const char *dir)
     xl_node **e = NULL;
     size_t n = 0;
     xl_error_free(xl_run_events(a, dir, &e, &n));
-    for (size_t i = 0; i < n; i++) {
-        const xl_node *program = xl_node_get(e[i], "program");
-        pid = xl_node_get(e[i], "pid");
-        if ((pid && pid->i > 0 && xl_pid_alive(pid->i)) || (program && program->i > 0 && xl_pid_alive(program->i)))
+    for (size_t i = 0; i < n; i++)
+        if (goes_on(dir, e[i], "pid") || (xl_node_is(e[i], "event", "command") && goes_on(dir, e[i], "program")))
             return true;
-    }
     return false;
 }
 
@@ -581,6 +634,10 @@ xl_str xl_run_state(xl_arena *a, const char *dir, bool *going)
     bool there = xl_run_about(a, dir).json != NULL, running = there && !end.known && xl_run_going(a, dir);
     if (going)
         *going = running;
+    double took;
+    xl_str ladder = there ? (xl_str){ "", 0 } : ladder_state(a, dir, &took);
+    if (ladder.n)
+        return ladder;
     if (!there)
         return XL_STR("unknown: no run.json that can be read");
     if (running)
