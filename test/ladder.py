@@ -35,6 +35,9 @@ slowest, usual = max(x["seconds"] for x in rungs.values()), sorted(x["seconds"] 
     in rungs.values())[len(rungs) // 2]
 check(f"no_rung_stands_out ({took:.0f} s in all, {usual:.1f} s a rung)",
       slowest < 12 * usual and took < 4 * usual * len(rungs), [(n, x["seconds"]) for n, x in rungs.items()])
+listed = subprocess.run([XLANE, "runs", TMP + "/runs"], capture_output=True, text=True, env=ENV).stdout
+check("runs_says_how_many_rungs_passed", re.search(r"^\S+-ladder +[\d.]+ s  ladder, %d of %d passed  .*xlane ladder$"
+      % (len(ALL), len(ALL)), listed, re.M) and "unknown" not in listed, listed)
 both = [x for n, x in rungs.items() if n != "probe"]
 check("compile_flat_execute_moving", all(x["cold"]["compiles"] == 1 and x["restored"]["compiles"] == 0
                                          and x["restored"]["loaded"] == 1

@@ -47,6 +47,20 @@ def _():
     assert abs(float(told[1]) * (1e-3 if told[2] == "ms" else 1) / t["median"] - 1) < 0.01, (top, t)
 
 
+@checked("runs_says_how_long_a_training_run_took_and_by_which_command")
+def _():
+    name = train("name=twice", "train.steps=20")
+    folder = f"{TMP}/{name}"
+    xlane("resume", name, "train.steps=30", "--quiet")
+    row, = (r for r in json.loads(xlane("runs", "--json").stdout) if r["name"] == os.path.basename(name))
+    told = [json.loads(line) for line in open(folder + "/events.jsonl")]
+    ends, again = [e["t"] for e in told if e["event"] == "stop"], [e["t"] for e in told if e["event"] == "resume"]
+    assert len(ends) == 2 and abs(row["seconds"] - (ends[0] + ends[1] - again[0])) < 1e-6, (row, ends, again)
+    assert row["command"].startswith("xlane resume ") and row["command"].endswith("train.steps=30 --quiet"), row
+    one, = (r for r in json.loads(xlane("runs", "--json").stdout) if r["name"] == os.path.basename(first))
+    assert one["seconds"] > 0 and one["command"].startswith("xlane train --json data.train=book.txt"), one
+
+
 @checked("a_training_run_is_rehearsed_and_calibrated_by_its_configuration")
 def _():
     p = xlane("rehearse", "--topology=xlane:2", first)

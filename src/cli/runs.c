@@ -34,7 +34,9 @@ static xl_str command_of(xl_arena *a, const xl_node *json)
     const xl_node *words = xl_node_get(json, "command");
     xl_buf b = { 0 };
     for (size_t i = 0; words && i < words->n; i++)
-        xl_buf_printf(&b, "%s%.*s", i ? " " : "", XL_FMT(words->kid[i]->s));
+        xl_buf_printf(&b, "%s%.*s", i ? " " : "",
+                      XL_FMT(i || !xl_node_is(json, "kind", "train") ? words->kid[i]->s
+                                                                     : xl_path_base(words->kid[i]->s)));
     if (!words && xl_node_is(json, "kind", "train"))
         xl_buf_printf(&b, "xlane train (%.*s)", XL_FMT(xl_node_text(json, "name")));
     for (size_t i = 0; i < b.n; i++)                       /* python -c with several lines */
@@ -54,8 +56,8 @@ static row look(xl_arena *a, const char *runs, xl_str name)
     xl_error_free(err);
     r.whole = r.read && !xl_run_gaps_of(a, dir).text.n;
     r.end = xl_run_end_of(a, dir);
-    r.command = command_of(a, r.json);
     r.state = xl_run_state(a, dir, &r.running);
+    r.command = !r.json && xl_str_starts(r.state, XL_STR("ladder")) ? XL_STR("xlane ladder") : command_of(a, r.json);
     return r;
 }
 

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/journal.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "base/version.h"
 #include "base/word.h"
@@ -510,6 +511,24 @@ static xl_error *lock_dir(loop *l, const char *dir)
     return NULL;
 }
 
+/* What was typed, as far as the system keeps it. */
+static void put_command(xl_arena *a, xl_json *j)
+{
+    xl_str text = { "", 0 };
+    char **argv = NULL;
+    size_t n = 0, cap = 0;
+    xl_error_free(xl_file_read(a, "/proc/self/cmdline", &text));
+    while (text.n)
+        XL_PUSH(a, argv, n, cap, (char *)(uintptr_t)xl_str_c(a, xl_str_cut(&text, 0)));
+    if (!n)
+        return;
+    xl_json_key(j, "command");
+    xl_json_list(j);
+    for (size_t i = 0; i < n; i++)
+        xl_json_str(j, xl_secret_arg(a, (int)n, argv, (int)i));
+    xl_json_end(j);
+}
+
 /* At the start, and again at the end with how it ended and what could not be written down. */
 static xl_error *write_run_json(loop *l, const char *dir, const char *ended, uint64_t lost)
 {
@@ -523,6 +542,7 @@ static xl_error *write_run_json(loop *l, const char *dir, const char *ended, uin
     if (!l->started_at[0])
         xl_time_iso(xl_now_wall(), l->started_at);
     xl_json_put_text(&j, "started", l->started_at);
+    put_command(l->a, &j);
     if (ended) {
         xl_json_put_text(&j, "ended", xl_time_iso(xl_now_wall(), when));
         xl_json_put_text(&j, "end", ended);
