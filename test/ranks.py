@@ -278,6 +278,14 @@ if r == 0: %s
 """
 
 
+def start_of(tmp):
+    """What three verbs say of a rank that failed, of the newest run."""
+    run = sorted(glob.glob(tmp + "/runs/2*"), key=os.path.getmtime)[-1]
+    said = [subprocess.run([XLANE, *verb, run], capture_output=True, text=True, env=env0).stdout
+            for verb in (["classify"], ["explain"], ["top", "--once"])]
+    return [re.search("^(rank .*|)$", re.sub("^(?!rank . of . failed).*\n", "", s, flags=re.M), re.M)[0] for s in said]
+
+
 def ends_otherwise():
     """A rank whose program fails cannot leave JAX's shutdown: it ends the job. One that ends earlier than others does
     not."""
@@ -307,10 +315,12 @@ def ends_otherwise():
         if not re.search(r"xlane: rank 1 of 2 failed first: it exited with %d after [\d.]+ s; its program had ended after "
                          r"[\d.]+ s \(%s\)\n" % (status, re.escape(words)), said):
             return "%s: who failed first: %s" % (how, said[-500:])
+        if start_of(tmp) != ["rank 1 of 2 failed first: it exited with %d (%s)" % (status, words)] * 3:
+            return "%s: classify, explain, top: %s" % (how, start_of(tmp))
         if took > max(15, 4 * start):
             return "%s: it took %.1f s, and the start %.1f s" % (how, took, start)
     rc, said, _, _, left = go("pass", "time.sleep(12)")       # rank 0 saves
-    if rc or left or "ends now" in said or "failed first" in said or "process 1 of 2 has ended its program and has waited" \
+    if any(start_of(tmp)) or rc or left or "ends now" in said or "failed first" in said or "process 1 of 2 has ended its program and has waited" \
             " 10 s in JAX's shutdown for the others; " not in said:
         return "one that saves: %d, left %s: %s" % (rc, left, said[-900:])
     rc, said, _, _, left = go("print('at rest', flush=True); time.sleep(1000)", sigs=[signal.SIGTERM] * 2)
@@ -383,6 +393,10 @@ def compiled_once():
                         sys.executable, JOB, "train"], capture_output=True, text=True, errors="replace",
                        timeout=200, env=dict(env0, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB))
     events = [json.loads(l) for l in open(glob.glob(tmp + "/runs/2*/events.jsonl")[0])]
+    run = glob.glob(tmp + "/runs/2*")[0]
+    drawn = subprocess.run([XLANE, "sharding", run], capture_output=True, text=True, env=env0).stdout
+    if "buffers are recorded for runs of one process, and this one had 4; what its program says: `xlane print" not in drawn:
+        return "sharding: " + drawn
     results = sorted(e["result"] for e in events if e["event"] == "compile" and e["module"] == "jit_step")
     ranks = sorted(e["rank"] for e in events if e["event"] == "compile" and e["module"] == "jit_step")
     shutil.rmtree(tmp)

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -72,6 +73,14 @@ def _():
         assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument `x`: dimension 0 changed from 4 to 5",
                          frame), frame
         assert "newest events" in frame and "dtypes change" not in frame, frame
+        assert "no step has ended" not in frame, frame
+        os.kill(now["processes"][0]["pid"], signal.SIGSTOP)
+        for name in os.listdir(folder):
+            if name.startswith("steps-"):
+                os.utime(os.path.join(folder, name), (time.time() - 600, time.time() - 600))
+        still = xlane("top", "--once", folder)
+        os.kill(now["processes"][0]["pid"], signal.SIGCONT)
+        assert "\n  no step has ended for 10 min\n" in still, still
         out = os.path.join(TMP, "follow.html")
         f = subprocess.Popen([XLANE, "report", folder, "--follow", "--out=" + out], env=environment(),
                              stdout=subprocess.PIPE, text=True)

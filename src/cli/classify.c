@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "lane/failed_rank.h"
 #include "lane/retry.h"
 #include "lane/run.h"
 
@@ -66,6 +67,7 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
     xl_str text;
     xl_buf b = { 0 }, texts = { 0 };
     const char *from = argc ? argv[0] : "-";
+    xl_str rank = { "", 0 };                               /* which one failed first, where the launcher saw it */
     int sig = 0;
     bool of_run = false;
     xl_file_info info;
@@ -85,6 +87,9 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
                          from);
             goto out;
         }
+        xl_run_log recorded;
+        XL_DO(xl_run_read(a, dir, &recorded));
+        rank = xl_failed_rank(a, recorded.event, recorded.n);
         if (attempts(cli, dir, &b))
             return xl_cli_put(&b);
         of_run = true;
@@ -98,6 +103,9 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
         } else if (!text.n) {
             err = unended.n              ? XL_ERR(NOT_FOUND, "%s: %.*s", dir, XL_FMT(unended))
                   : status && !status->i ? XL_ERR(NOT_FOUND, "nothing failed in %s: it ended with status 0", dir)
+                  : rank.n ? XL_ERR(NOT_FOUND,
+                                    "%s: %.*s, and no failure of XLA's was recorded: see what that rank printed", dir,
+                                    XL_FMT(rank))
                   : status
                       ? XL_ERR(NOT_FOUND,
                                "%s ended with status %lld, and no failure of XLA's was recorded: give the text that it "
@@ -124,15 +132,22 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
         if (sig)
             xl_json_put_int(&j, "signal", sig);
         xl_failure_json(&j, &f);
+        if (rank.n)
+            xl_json_put_str(&j, "failed_first", rank);
         xl_json_end(&j);
     } else {
+        if (rank.n)
+            xl_buf_printf(&b, "%.*s\n", XL_FMT(rank));
         if (sig)
             xl_buf_printf(&b, "ended by signal %d (%s), phase: %s\n", sig, strsignal(sig), xl_phase_word(phase));
         xl_buf_printf(&b, "%s", f.cause);
         if (known || f.ecode[0])
             xl_buf_printf(&b, " (%s%s%s)", known ? xl_boundary_word(f.boundary) : "", known && f.ecode[0] ? ", " : "",
                           f.ecode);
-        xl_buf_printf(&b, ": %s\n", f.text);
+        xl_buf_printf(&b, ": %s\n",
+                      rank.n && !strcmp(f.cause, "rank_gone")
+                          ? "the other ranks lost it; what it printed itself (the lines with its number) has the cause"
+                          : f.text);
         if (f.masked_by)
             xl_buf_printf(&b, "a %s error stands over it and is not the cause\n", f.masked_by);
         static const char *const words[] = { "try again here", "try a smaller candidate", "try on another host",

@@ -315,6 +315,19 @@ out:
     return err;
 }
 
+/* How many ranks made a client; what they hold is known to each alone, and not drawn. */
+static int processes(xl_arena *a, const char *dir)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    int64_t most = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++)
+        if (xl_node_is(e[i], "event", "client") && xl_node_int(e[i], "rank", 0) > most)
+            most = xl_node_int(e[i], "rank", 0);
+    return (int)most + 1;
+}
+
 /* What the guard recorded: a file for each program that ran on several devices. */
 static xl_error *of_guarded(const xl_cli *cli, const char *dir)
 {
@@ -343,6 +356,11 @@ static xl_error *of_guarded(const xl_cli *cli, const char *dir)
     }
     if (cli->json)
         xl_json_end(&j);
+    else if (!shown && processes(cli->arena, dir) > 1)
+        xl_buf_printf(&b,
+                      "%s: buffers are recorded for runs of one process, and this one had %d; what its program says: "
+                      "`xlane print %s > step.mlir`, then `xlane sharding step.mlir`\n",
+                      dir, processes(cli->arena, dir), dir);
     else if (!shown)
         xl_buf_printf(&b, "%s: nothing ran on several devices under the guard\n", dir);
     err = xl_cli_put(&b);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "base/proc.h"
 #include "base/time.h"
 #include "cli/cli.h"
+#include "lane/failed_rank.h"
 #include "lane/memory_csv.h"
 #include "lane/run.h"
 #include "lane/steps.h"
@@ -32,7 +34,10 @@ typedef struct {
     const xl_step_times *times;                            /* NULL: no steps yet */
     const xl_node *last, *compile;                         /* the last one, and that of a step, or of no eager op */
     int compiled, loaded;
+    double still;                                          /* seconds since it wrote of its steps */
 } process;
+
+static const double STILL = 60;                            /* from when on that is said */
 
 typedef struct { xl_str rank, device; int64_t use, peak, limit; } memory;
 
@@ -44,6 +49,7 @@ typedef struct {
     memory *mem;
     size_t nmem;
     bool ended, unguarded;
+    xl_str failed;                                         /* which rank did so first; empty: none */
     xl_run_end end;
     double seconds;
     xl_str mark;
@@ -78,6 +84,15 @@ static void read_memory(xl_arena *a, const char *dir, view *v)
     }
 }
 
+/* Seconds since a process last wrote of its steps, which it does after each few: none has ended since. */
+static double still_for(xl_arena *a, const char *dir, int pid)
+{
+    struct stat st;
+    if (stat(xl_path_join(a, dir, xl_strf(a, "steps-%d.json", pid).p), &st))
+        return 0;
+    return xl_now_wall() - ((double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9);
+}
+
 static xl_error *look(xl_arena *a, const char *dir, view *v)
 {
     xl_error *err = NULL;
@@ -107,6 +122,9 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
     read_memory(a, dir, v);
     v->train = xl_trained_read(a, dir);
     v->mark = xl_run_mark(a, dir);
+    v->failed = xl_failed_rank(a, v->v.event, v->v.nevent);
+    for (size_t i = 0; i < v->np; i++)
+        v->p[i].still = still_for(a, dir, v->p[i].pid);
     v->unguarded = xl_run_about(a, dir).unguarded;
     v->end = xl_run_end_of(a, dir);
     v->ended = v->end.known || !xl_run_going(a, dir);
@@ -172,6 +190,8 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
             xl_buf_puts(b, "  waiting for the host ");
             put_ms(b, v->ended ? t->gap : gap);
         }
+        if (!v->ended && p->still > STILL && p->still > 10 * t->median)
+            xl_buf_printf(b, "\n  no step has ended for %.0f min", p->still / 60);
     } else if (v->train.steps) {
         const xl_trained *r = &v->train;
         xl_buf_printf(b, "step %.0f  loss %.4f  ", r->step, r->loss);
@@ -254,6 +274,8 @@ static void put_end(const view *v, xl_buf *b)
     if (end->signal)
         xl_buf_printf(b, ", by signal %lld (%s)", (long long)end->signal, strsignal((int)end->signal));
     xl_buf_putc(b, '\n');
+    if (v->failed.n)
+        xl_buf_printf(b, "%.*s\n", XL_FMT(v->failed));
 }
 
 /* The whole frame; `rows` bounds the events that are shown. */

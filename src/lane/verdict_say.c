@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lane/failed_rank.h"
+
 /* counted: how often it was is said already */
 static void say_cause(const xl_cause_seen *c, bool counted, xl_buf *b)
 {
@@ -69,6 +71,11 @@ void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
                       "%d process%s of this run ended without writing %s last counts (os._exit, exec, a signal or a "
                       "full disk does that)\n",
                       v->cut, v->cut == 1 ? "" : "es", v->cut == 1 ? "its" : "their");
+    xl_arena a = { 0 };
+    xl_str rank = xl_failed_rank(&a, v->event, v->nevent);
+    if (rank.n)
+        xl_buf_printf(b, "%.*s\n", XL_FMT(rank));
+    xl_arena_fini(&a);
 }
 
 void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u, xl_buf *b)
