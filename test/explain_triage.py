@@ -1370,7 +1370,8 @@ def _():
         folder, _ = python(name, code)
         said = xlane("explain", folder)
         assert re.search(r"argument `x` took f32, f16 at \S*:%d; cast it" % line_of(code, "# BETA"), said), said
-        told = re.search(r"argument `lr` took a Python number, an array at \S*:%d; give it a dtype" % line_of(code, "# RATE"),
+        told = re.search(r"argument `lr` took a Python number, an array at \S*:%d; give it a dtype"
+                         % line_of(code, "# RATE"),
                          said)
         assert bool(told) == is_cause, said
         assert answers(said) == SHAPE, said
