@@ -6,7 +6,8 @@
  * threading._shutdown is what the interpreter calls first when the program is over, before any atexit handler. An
  * exception has ended the program if it left the outermost frame and that frame ran no further, or raised it again
  * (sys.last_value is also set by those who only print one). Of sys.exit nothing is left by then, so its exception
- * carries a mark that is dropped with it: by the interpreter, beneath no frame, if nobody caught it. */
+ * carries a mark that is dropped with it: by the interpreter, beneath no frame, if nobody caught it. Both are left as
+ * they are in a program that never calls jax.distributed.initialize(), or is its only process. */
 #ifndef XL_GUARD_PRELOAD_END_H
 #define XL_GUARD_PRELOAD_END_H
 
@@ -75,8 +76,17 @@ static const char guard_preload_end[] =
     "            try: tell_end(2)\n"
     "            except Exception: pass\n"
     "    module.State.shutdown = shutdown\n"
-    "    os.register_at_fork(after_in_child=lambda: module.global_state.client and forked.append(1))\n"
-    "    watch_end()\n"
+    "    begin, watched = module.State.initialize, []\n"
+    "    def initialize(self, *args, **more):\n"
+    "        out = begin(self, *args, **more)\n"
+    "        try:\n"
+    "            if (self.num_processes or 1) > 1 and not watched:\n"
+    "                watched.append(1)\n"
+    "                os.register_at_fork(after_in_child=lambda: forked.append(1))\n"
+    "                watch_end()\n"
+    "        except Exception: pass\n"
+    "        return out\n"
+    "    module.State.initialize = functools.wraps(begin)(initialize)\n"
     "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
 
 #endif
