@@ -436,16 +436,15 @@ static finding check_torch_key_flags(const lane *l)
 
 static finding check_foreign_cpu(const lane *l)
 {
-    const char *platforms = env("JAX_PLATFORMS");
+    const char *platforms = env("JAX_PLATFORMS"), *cache = jax_cache();
     if (!package(l, "jaxlib").n)
         return no_package(l, "jaxlib");
-    if (!jax_cache())
+    if (!cache)
         return FOUND(l, CLEAR, "JAX's own cache is off");
     bool cpu = platforms && strstr(platforms, "cpu") && !strchr(platforms, ',');
-    return cpu && (!strncmp(jax_cache(), "gs://", 5) || !strncmp(jax_cache(), "/mnt", 4) ||
-                   !strncmp(jax_cache(), "/nfs", 4))
-               ? FOUND(l, HIT, "JAX's CPU programs are cached in a shared place, %s", jax_cache())
-               : FOUND(l, CLEAR, "JAX's cache is in %s, on this machine", jax_cache());
+    return cpu && (!strncmp(cache, "gs://", 5) || !strncmp(cache, "/mnt", 4) || !strncmp(cache, "/nfs", 4))
+               ? FOUND(l, HIT, "JAX's CPU programs are cached in a shared place, %s", cache)
+               : FOUND(l, CLEAR, "JAX's cache is in %s, on this machine", cache);
 }
 
 static double newest_mtime(const lane *l, const char *pattern, double *oldest)

@@ -348,7 +348,7 @@ xl_error *xl_config_read(xl_arena *a, const char *file, char *const *words, int 
     xl_config c = defaults();
     if (file) {
         xl_str text;
-        xl_node *root;
+        xl_node *root = NULL;
         err = xl_file_read_max(a, file, XL_YAML_BYTES, &text);
         if (!err)
             err = xl_yaml_read(a, file, text, &root);
