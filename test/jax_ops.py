@@ -337,6 +337,23 @@ for d in ("float32", "float64", "bfloat16"):
          ulps=u)
     case("conv.depthwise.%s" % d, conv(NH, window_strides=(1, 1), padding="SAME", feature_group_count=4), a,
          arr((3, 3, 1, 8), d, -1, 1), ulps=u)
+    for ci, co, g in [(1, 1, 24), (1, 3, 12), (3, 1, 12), (1, 2, 5), (2, 3, 5), (8, 8, 3), (1, 8, 3), (1, 1, 257)]:
+        batch("conv.groups.%s.%dx%dx%d" % (d, g, ci, co), {
+            "same": conv(NH, window_strides=(1, 1), padding="SAME", feature_group_count=g),
+            "stride": conv(NH, window_strides=(2, 3), padding=((1, 0), (2, 4)), feature_group_count=g),
+            "cut": conv(NH, window_strides=(1, 2), padding=((-1, 2), (-2, 0)), rhs_dilation=(1, 2),
+                        feature_group_count=g),
+            "dilate": conv(NH, window_strides=(1, 2), padding=((1, 2), (0, 3)), lhs_dilation=(2, 3),
+                           rhs_dilation=(2, 1), feature_group_count=g),
+            "none": lambda a, k, g=g: conv(NH, window_strides=(1, 1), padding="SAME", feature_group_count=g)(a[:0], k),
+            "nchw": lambda a, k, g=g: conv(("NCHW", "OIHW", "NCHW"), window_strides=(1, 1), padding="SAME",
+                                           feature_group_count=g)(a.transpose(0, 3, 1, 2), k.transpose(3, 2, 0, 1)),
+            "grad": lambda a, k, g=g: jax.grad(lambda a, k: (lax.conv_general_dilated(
+                a, k, (2, 1), "SAME", dimension_numbers=NH, feature_group_count=g) ** 2).sum(), (0, 1))(a, k)},
+            arr((2, 5, 7, ci * g), d, -1, 1), arr((3, 3, ci, co * g), d, -1, 1), ulps=u)
+        case("conv.groups.1d.%s.%dx%dx%d" % (d, g, ci, co), conv(("NWC", "WIO", "NWC"), window_strides=(1,),
+             padding=[(3, 0)], feature_group_count=g), arr((2, 67, ci * g), d, -1, 1), arr((4, ci, co * g), d, -1, 1),
+             ulps=u)
     case("conv.batch_groups.%s" % d, conv(NH, window_strides=(1, 1), padding="SAME", batch_group_count=2), a, k, ulps=u)
     case("conv.nchw.%s" % d, conv(("NCHW", "OIHW", "NCHW"), window_strides=(1, 1), padding="SAME"),
          arr((2, 4, 8, 9), d, -1, 1), arr((6, 4, 3, 3), d, -1, 1), ulps=u)

@@ -17,6 +17,7 @@
 
 #include "cpu/kernel/index.h"
 #include "cpu/run/feature.h"
+#include "cpu/kernel/conv_groups.h"
 #include "cpu/kernel/conv_line.h"
 #include "cpu/kernel/ew.h"
 #include "cpu/kernel/gemm.h"
@@ -25,7 +26,7 @@
 
 XL_CPU_SETS(xl_conv_set, xl_conv)
 
-static const xl_conv_set *best_lines(void)
+const xl_conv_set *xl_conv_lines(void)
 {
 #if defined(__x86_64__)
     extern const xl_conv_set xl_conv_fma;
@@ -47,6 +48,7 @@ typedef struct conv {
     xl_dtype wide;
     xl_ew load, loadk, store;
     bool dynamic;
+    int64_t group_block;                                   /* of conv_groups.h, where that is better; 0 */
     struct conv *other;                                    /* the same seen from the other side, where that is better */
 } conv;
 
@@ -414,7 +416,7 @@ static bool by_lines(const conv *c, const phase *h, const work *v, int64_t cog)
     uint32_t d = c->ns - 1;
     return c->wide == XL_F32 && c->ns && v->xc == 1 && h->sker > 1 && h->spread[d] == 1 && cog % XL_CONV_COLUMNS == 0 &&
            cog <= FEATURES_MAX && h->sker * c->ci <= WINDOW_MAX && h->sker / h->ker[d] <= XL_CONV_LINES &&
-           h->out[d] >= (int64_t)best_lines()->rows;
+           h->out[d] >= (int64_t)xl_conv_lines()->rows;
 }
 
 static void run_lines(void *ctx, size_t begin, size_t end)
@@ -466,7 +468,7 @@ static void run_lines(void *ctx, size_t begin, size_t end)
             l.x[l.lines] = to;
             l.k[l.lines++] = (const float *)(const void *)v->temp[KERNEL] + s * run * q->cog;
         }
-        best_lines()->f32(&l);
+        xl_conv_lines()->f32(&l);
     }
 }
 
@@ -506,6 +508,37 @@ static void run_phase(const conv *c, const phase *all, const work *v, int64_t g,
         for (int64_t first = 0; first < total && (!shared || atomic_load(&short_of_memory)); first += chunk)
             run_rows(&q, v, first);
     }
+}
+
+static xl_conv_groups groups_of(const conv *c, const phase *h, const work *v)
+{
+    xl_conv_groups g = { .ns = c->ns,
+                         .n = c->n,
+                         .groups = c->groups,
+                         .ci = c->ci,
+                         .co = c->co / c->groups,
+                         .xn = v->xn,
+                         .xc = v->xc,
+                         .kc = c->kc,
+                         .ko = c->ko,
+                         .yn = c->yn,
+                         .yc = c->yc,
+                         .block = c->group_block };
+    for (uint32_t i = 0; i < c->ns; i++) {
+        g.in[i] = c->in[i], g.out[i] = h->out[i], g.ker[i] = h->ker[i];
+        g.step[i] = h->step[i], g.spread[i] = h->spread[i], g.low[i] = h->low[i];
+        g.xs[i] = v->xs[i], g.ks[i] = h->ks[i], g.ys[i] = h->ys[i];
+    }
+    return g;
+}
+
+static bool run_groups(const conv *c, const phase *h, const work *v)
+{
+    xl_conv_groups g = groups_of(c, h, v);
+    g.x = (const float *)(const void *)v->x;
+    g.k = (const float *)(const void *)v->k + h->koff;
+    g.y = (float *)(void *)v->y + h->yoff;
+    return xl_conv_groups_run(v->pool, &g, (float *)(void *)v->temp[KERNEL]);
 }
 
 /* A part of the sum over the elements of the "kernel": o->parts of them, each with its own C. */
@@ -658,11 +691,16 @@ static xl_error *run_conv(const xl_step *s, xl_frame *f)
         v.y = v.temp[WIDE_Y];
     if (c->other)
         run_other(c, &v);
-    else if (c->xc != 1 && c->sker != 1)
+    else if (c->xc != 1 && c->sker != 1 && !c->group_block)
         turn(c, &v);
     for (int64_t i = 0; i < phases && !c->other; i++) {
         phase h;
         bool some = phase_of(c, low, i, &h);
+        if (some && c->group_block) {
+            if (!run_groups(c, &h, &v))
+                return XL_ERR(EXHAUSTED, "no memory for the convolution");
+            continue;
+        }
         for (int64_t g = 0; g < groups && h.sout; g++)
             if (some)
                 run_phase(c, &h, &v, g, cog);
@@ -745,6 +783,21 @@ static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_extent *x
         temp[ROWS] = (size_t)(c->other->chunk * c->sout * c->n * w);
         temp[KERNEL] = temp[TURNED] = 0;
         temp[PART] = c->other->parts > 1 ? (size_t)(c->other->parts * c->sout * c->n * c->co * w) : 0;
+    }
+    if (!p->plain && c->wide == XL_F32 && c->ns && c->batch_groups == 1 && c->sout * c->n * c->co > 0) {
+        work v = { .xn = c->xn, .xc = c->xc };
+        memcpy(v.xs, c->xs, sizeof v.xs);
+        memcpy(h.out, c->out, sizeof h.out);
+        memcpy(h.ker, c->ker, sizeof h.ker);
+        memcpy(h.step, c->step, sizeof h.step);
+        memcpy(h.spread, c->spread, sizeof h.spread);
+        xl_conv_groups g = groups_of(c, &h, &v);
+        size_t bytes = xl_conv_groups_plan(&g);
+        if (bytes) {
+            c->group_block = g.block;
+            temp[KERNEL] = bytes;
+            temp[ROWS] = temp[PART] = temp[TURNED] = 0;
+        }
     }
     uint32_t in[3];
     xl_extent shape[3];

@@ -83,5 +83,44 @@ static void line(const xl_conv_line *c)
         tiles(ROWS, NV, c, column);
 }
 
+/* `count` vectors from i on; the kernel's from `at` on. */
+__attribute__((always_inline)) static inline void sum_terms(const int count, float *y, const xl_conv_term *t,
+                                                            size_t terms, size_t sum, size_t i, size_t at)
+{
+    vec acc[8];
+    for (size_t from = 0; from < terms || !from; from += sum) {
+        size_t end = from + sum < terms ? from + sum : terms;
+#pragma GCC unroll 8
+        for (int r = 0; r < count; r++)
+            acc[r] = (vec){ 0 };
+        for (size_t k = from; k < end; k++) {
+            const float *x = t[k].x + i, *w = t[k].k + at;
+#pragma GCC unroll 8
+            for (int r = 0; r < count; r++)
+                acc[r] += *(const vec *)(x + r * LANES) * *(const vec *)(w + r * LANES);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < count; r++) {
+            vec *to = (vec *)(y + i + (size_t)r * LANES);
+            if (from)
+                acc[r] += *to;
+            *to = acc[r];
+        }
+    }
+}
+
+static void sum_lines(float *y, const xl_conv_term *t, size_t terms, size_t sum, size_t n, size_t period)
+{
+    size_t i = 0, at = 0;
+    for (; i + 8 * LANES <= n; i += 8 * LANES, at = (at + 8 * LANES) % period)
+        sum_terms(8, y, t, terms, sum, i, at);
+    for (; i + 4 * LANES <= n; i += 4 * LANES, at = (at + 4 * LANES) % period)
+        sum_terms(4, y, t, terms, sum, i, at);
+    for (; i + 2 * LANES <= n; i += 2 * LANES, at = (at + 2 * LANES) % period)
+        sum_terms(2, y, t, terms, sum, i, at);
+    for (; i < n; i += LANES, at = (at + LANES) % period)
+        sum_terms(1, y, t, terms, sum, i, at);
+}
+
 extern const xl_conv_set SET;
-const xl_conv_set SET = { .needs = NEEDS, .rows = ROWS, .f32 = line };
+const xl_conv_set SET = { .needs = NEEDS, .rows = ROWS, .f32 = line, .terms = sum_lines };
