@@ -330,29 +330,73 @@ static bool run_whole_lines(const worker *w, const xl_tile_code *t, uint32_t n, 
     return true;
 }
 
-/* The elements past the last whole strip, `rest` of them after `done`: operands in memory go through a strip of their
- * own. */
+/* The elements past the last whole strip, `rest` of them after `done`. Operands are read where they lie if what follows
+ * them is a part of the tile too; others, and all results, go through a strip of their own. */
 static char *edge_of(const worker *w, const xl_tile_point *x)
 {
     return w->edge + (size_t)x->of * XL_STRIP_WIDTH_MAX * 4;
 }
 
-static const char *edge_in(const worker *w, const xl_tile_point *x, const char *p, size_t done, size_t rest, bool lines)
+typedef struct {
+    int64_t line;
+    size_t done, rest;
+    bool lines;
+    uint64_t written; /* of the first 64 refs, those that are also results */
+} edge;
+
+static bool lies_in_tile(const worker *w, const xl_tile_point *x, const edge *e)
+{
+    if (x->of >= w->j->p->ndirect)
+        return true;                                       /* a slot has room behind its last line */
+    int64_t size = x->size, left = w->nc - (int64_t)e->done + (w->nr - 1 - e->line) * w->nc;
+    return e->lines && x->step == w->nc * size && left >= (int64_t)w->set->width;
+}
+
+static const char *edge_in(const worker *w, const xl_tile_point *x, const char *p, const edge *e)
 {
     if (!x->size)
         return p;
-    p += done * x->size;
-    if (x->of >= w->j->p->ndirect && !lines)
-        return p;                                          /* a slot has room behind its last line */
+    p += e->done * x->size;
+    if (x->of >= w->j->p->ndirect && !e->lines)
+        return p;
+    if (!x->write && x->of < 64 && !(e->written >> x->of & 1) && lies_in_tile(w, x, e))
+        return p;
     if (!x->write)
-        memcpy(edge_of(w, x), p, rest * x->size);
+        memcpy(edge_of(w, x), p, e->rest * x->size);
     return edge_of(w, x);
 }
 
-static void edge_out(const worker *w, const xl_tile_point *x, int64_t line, size_t done, size_t rest, bool lines)
+static void edge_out(const worker *w, const xl_tile_point *x, const edge *e)
 {
-    if (x->write && x->size && (lines || x->of < w->j->p->ndirect))
-        memcpy(w->ref[x->of] + line * x->step + done * x->size, edge_of(w, x), rest * x->size);
+    if (x->write && x->size && (e->lines || x->of < w->j->p->ndirect))
+        memcpy(w->ref[x->of] + e->line * x->step + e->done * x->size, edge_of(w, x), e->rest * x->size);
+}
+
+/* A strip of which `rest` elements count goes into its partial results; less than two for each, and no others, are
+ * folded in order, as kernel/fold.h does it. */
+__attribute__((always_inline)) static inline void in_order(uint16_t op, float *first, const float *v, size_t rest)
+{
+    float all = *first;
+    for (size_t k = 0; k < rest; k++)
+        all = fold2(op, all, v[k]);
+    *first = all;
+}
+static void fold_edge(const worker *w, const xl_tile_code *t, float *v, const edge *e)
+{
+    float *part = w->part[t->x.of], none = t->op == XL_STRIP_SUM ? -0.0f : t->op == XL_STRIP_MAX ? -INFINITY : INFINITY;
+    if (e->done == 0 && e->rest < (size_t)2 * XL_STRIP_PARTS) {
+        if (t->op == XL_STRIP_SUM)
+            in_order(XL_STRIP_SUM, part, v, e->rest);
+        else
+            in_order(t->op, part, v, e->rest);
+        return;
+    }
+    for (size_t k = e->rest; k < w->set->width; k++)
+        v[k] = none;
+    const xl_strip_ins code[3] = { { w->set->fn[XL_STRIP_LOAD][XL_FORM_AM], (const char *)v, NULL, NULL },
+                                   { w->set->fn[t->op][t->form], (const char *)part, NULL, NULL },
+                                   { w->set->fn[XL_STRIP_END][0], NULL, NULL, NULL } };
+    w->set->run(code, 1, NULL);
 }
 
 static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t line, size_t done, size_t rest,
@@ -361,34 +405,28 @@ static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t
     const xl_tile_program *p = w->j->p;
     float(*folded)[XL_STRIP_WIDTH_MAX] =
         (float(*)[XL_STRIP_WIDTH_MAX])(void *)(w->edge + ((size_t)p->ndirect + p->nslot) * XL_STRIP_WIDTH_MAX * 4);
+    edge e = { line, done, rest, lines, 0 };
+    for (uint32_t i = 0; i < n; i++)
+        e.written |= (t[i].x.write && t[i].x.of < 64 ? UINT64_C(1) << t[i].x.of : 0) |
+                     (t[i].z.write && t[i].z.of < 64 ? UINT64_C(1) << t[i].z.of : 0);
     for (uint32_t i = 0; i < n; i++) {
         if (folds(t[i].op)) {
             w->code[i].fn = w->set->fn[XL_STRIP_STORE][0];
             w->code[i].x = (const char *)folded[t[i].x.of];
             continue;
         }
-        w->code[i].x = edge_in(w, &t[i].x, w->code[i].x, done, rest, lines);
-        w->code[i].y = edge_in(w, &t[i].y, w->code[i].y, done, rest, lines);
-        w->code[i].z = edge_in(w, &t[i].z, w->code[i].z, done, rest, lines);
+        w->code[i].x = edge_in(w, &t[i].x, w->code[i].x, &e);
+        w->code[i].y = edge_in(w, &t[i].y, w->code[i].y, &e);
+        w->code[i].z = edge_in(w, &t[i].z, w->code[i].z, &e);
     }
     w->set->run(w->code, 1, NULL);
     for (uint32_t i = 0; i < n; i++) {
         if (folds(t[i].op)) {
-            const float *v = folded[t[i].x.of];
-            float *first = w->part[t[i].x.of];
-            bool short_line = done == 0 && rest < (size_t)2 * XL_STRIP_PARTS; /* in order, as kernel/fold.h does it */
-            for (size_t k = 0; k < rest; k++)
-                if (short_line) {
-                    *first = fold2(t[i].op, *first, v[k]);
-                } else if (k / XL_STRIP_PARTS % 2 == 0) {         /* as a whole strip would be */
-                    float *a = &w->part[t[i].x.of][k % XL_STRIP_PARTS];
-                    *a = fold2(t[i].op, *a,
-                               k + XL_STRIP_PARTS < rest ? fold2(t[i].op, v[k], v[k + XL_STRIP_PARTS]) : v[k]);
-                }
+            fold_edge(w, &t[i], folded[t[i].x.of], &e);
             continue;
         }
-        edge_out(w, &t[i].x, line, done, rest, lines);
-        edge_out(w, &t[i].z, line, done, rest, lines);
+        edge_out(w, &t[i].x, &e);
+        edge_out(w, &t[i].z, &e);
     }
 }
 
