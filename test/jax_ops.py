@@ -310,6 +310,16 @@ for d in F + ["int32", "int8", "complex64", "float8_e4m3fn"]:
                                             (((0, 2), (0, 2)), ((),
                                                 ()))), "mid": lambda a, b: jnp.einsum("bij,bjk->bki", a, b)},
         arr((3, 5, 7), d, -1, 1), arr((3, 7, 4), d, -1, 1), ulps=u)
+for d in C:
+    for b, m, k, n in [(5, 7, 1, 67), (3, 1, 9, 130), (2, 70, 5, 3), (1, 33, 17, 1), (4, 3, 100, 16), (0, 3, 2, 5),
+                       (2, 3, 0, 5), (1, 129, 8, 65)]:
+        x, y = arr((b, m, k), d, -1, 1), arr((b, n, k), d, -1, 1)
+        batch("dot.pairs.%s.%dx%dx%dx%d" % (d, b, m, k, n), {
+            "right": lambda x, y: x @ y.mT, "turned": lambda x, y: y @ x.mT,
+            "mixed": lambda x, y: lax.dot_general(x.real, y, (((2,), (2,)), ((0,), (0,)))),
+            "batch": lambda x, y: jnp.einsum("bmk,bnk->mnb", x, y), "all": lambda x, y: jnp.einsum(
+                "bmk,bnk->mn", x, y), "outer": lambda x, y: jnp.einsum("bmk,cnk->bncm", x[:, :, ::2], y[:, :, ::2])},
+            x, y, ulps=64)
 case("dot.mixed", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32), arr((9, 33), "bfloat16"),
      arr((33, 8), "bfloat16"), ulps=64)
 case("dot.i8i32", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32), arr((9, 33), "int8"),

@@ -4,7 +4,11 @@
 #include "cpu/kernel/ew.h"
 #include "cpu/plan/group.h"
 #include "cpu/kernel/gemm.h"
+#include "cpu/kernel/pairs.h"
 #include "cpu/kernel/strided.h"
+#include "cpu/run/feature.h"
+
+XL_CPU_SETS(xl_pairs_set, xl_pairs)
 
 /* XLA's CPU adds a product's terms one after another where the columns are a multiple of WHOLE, and elsewhere as four
  * sums. So as to be as exact, each sum is one of PARTS sums there. */
@@ -119,50 +123,147 @@ static int64_t offset(const axes *x, const int64_t *stride, int64_t i)
     return at;
 }
 
-#define LOOP(T, ACC, mul_add)                                                                         \
-    for (int64_t g = 0; g < d->batch.count; g++) {                                                    \
-        int64_t ga = offset(&d->batch, d->batch.a, g), gb = offset(&d->batch, d->batch.b, g);         \
-        for (int64_t i = 0; i < d->m.count; i++) {                                                    \
-            const T *pa = (const T *)(const void *)a + ga + offset(&d->m, d->m.a, i);                               \
-            for (int64_t j = 0; j < d->n.count; j++) {                                                \
-                const T *pb = (const T *)(const void *)b + gb + offset(&d->n, d->n.b, j);                           \
-                ACC sum = 0;                                                                          \
-                for (int64_t k = 0; k < d->k.count; k++)                                              \
-                    mul_add;                                                                          \
-                ((T *)c)[(g * d->m.count + i) * d->n.count + j] = (T)sum;                             \
-            }                                                                                         \
-        }                                                                                             \
+/* The factors in the wide type, and the result in it. */
+typedef struct { const dot *d; const char *a, *b; char *c; const int64_t *ka, *kb; char *packed; bool turned; } plain;
+
+#define LOOP(name, T, ACC)                                                                                             \
+    static void name(const plain *p)                                                                                   \
+    {                                                                                                                  \
+        const dot *d = p->d;                                                                                           \
+        T *to = (T *)(void *)p->c;                                                                                     \
+        for (int64_t g = 0; g < d->batch.count; g++)                                                                   \
+            for (int64_t i = 0; i < d->m.count; i++) {                                                                 \
+                const T *a = (const T *)(const void *)p->a + offset(&d->batch, d->batch.a, g) +                        \
+                             offset(&d->m, d->m.a, i);                                                                 \
+                for (int64_t j = 0; j < d->n.count; j++) {                                                             \
+                    const T *b = (const T *)(const void *)p->b + offset(&d->batch, d->batch.b, g) +                    \
+                                 offset(&d->n, d->n.b, j);                                                             \
+                    ACC sum = 0;                                                                                       \
+                    for (int64_t k = 0; k < d->k.count; k++)                                                           \
+                        sum += (ACC)a[p->ka[k]] * b[p->kb[k]];                                                         \
+                    *to++ = (T)sum;                                                                                    \
+                }                                                                                                      \
+            }                                                                                                          \
     }
+LOOP(floats, float, double)
+LOOP(doubles, double, double)
+LOOP(integers, uint64_t, uint64_t)
+#undef LOOP
 
 /* Complex numbers as pairs. ACC is wider than T where there is a wider type; not for a few products, which are as exact
- * as XLA's CPU's if they are rounded and added in order, as there. */
-enum { FEW_PRODUCTS = 8 };
-#define PAIRS(T, ACC)                                                                                      \
-    for (int64_t g = 0; g < d->batch.count; g++)                                                      \
-        for (int64_t i = 0; i < d->m.count; i++)                                                      \
-            for (int64_t j = 0; j < d->n.count; j++) {                                                \
-                const T *pa = (const T *)a + 2 * (offset(&d->batch, d->batch.a, g) + offset(&d->m, d->m.a, i)); \
-                const T *pb = (const T *)b + 2 * (offset(&d->batch, d->batch.b, g) + offset(&d->n, d->n.b, j)); \
-                ACC re = 0, im = 0;                                                                   \
-                for (int64_t k = 0; k < d->k.count; k++) {                                            \
-                    const T *u = pa + 2 * ka[k], *v = pb + 2 * kb[k];                                 \
-                    re += (ACC)u[0] * v[0] - (ACC)u[1] * v[1];                                        \
-                    im += (ACC)u[0] * v[1] + (ACC)u[1] * v[0];                                        \
-                }                                                                                     \
-                T *to = (T *)c + 2 * ((g * d->m.count + i) * d->n.count + j);                         \
-                to[0] = (T)re, to[1] = (T)im;                                                         \
-            }
+ * as XLA's CPU's if they are rounded and added in order, as there.
+ *
+ * The factor with more columns (or rows: `turned`) is first laid out as ACC, real and imaginary parts apart, one line
+ * for each k; then the sums of some columns are made side by side (pairs.h). Narrow factors are read where they lie. */
+enum { FEW_PRODUCTS = 8, NARROW = 8, PACKED = 1 << 14, CHUNK_PRODUCTS = 1 << 15 };
+#define PAIRS(name, T, ACC)                                                                                            \
+    static void pack_##name(void *ctx, size_t begin, size_t end)                                                       \
+    {                                                                                                                  \
+        const plain *p = ctx;                                                                                          \
+        const dot *d = p->d;                                                                                           \
+        const axes *x = p->turned ? &d->m : &d->n;                                                                     \
+        const int64_t *stride = p->turned ? x->a : x->b, *batch = p->turned ? d->batch.a : d->batch.b,                 \
+                      *k = p->turned ? p->ka : p->kb;                                                                  \
+        const T *from = (const T *)(const void *)(p->turned ? p->a : p->b);                                            \
+        for (int64_t l = (int64_t)begin; l < (int64_t)end; l++) {                                                      \
+            int64_t g = l / d->k.count, first = offset(&d->batch, batch, g) + k[l % d->k.count], n = x->count;         \
+            int64_t last = x->rank ? x->n[x->rank - 1] : 1, next = x->rank ? stride[x->rank - 1] : 0;                  \
+            ACC *re = (ACC *)(void *)p->packed + 2 * l * n, *im = re + n;                                              \
+            for (int64_t j = 0; j < n; j += last) {                                                                    \
+                const T *v = from + 2 * (first + offset(x, stride, j));                                                \
+                for (int64_t i = 0; i < last; i++)                                                                     \
+                    re[j + i] = v[2 * i * next], im[j + i] = v[2 * i * next + 1];                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void rows_##name(void *ctx, size_t begin, size_t end)                                                       \
+    {                                                                                                                  \
+        const plain *p = ctx;                                                                                          \
+        const dot *d = p->d;                                                                                           \
+        const axes *x = p->turned ? &d->n : &d->m;                                                                     \
+        const int64_t *stride = p->turned ? x->b : x->a, *batch = p->turned ? d->batch.b : d->batch.a,                 \
+                      *ks = p->turned ? p->kb : p->ka;                                                                 \
+        const T *from = (const T *)(const void *)(p->turned ? p->b : p->a);                                            \
+        int64_t n = p->turned ? d->m.count : d->n.count;                                                               \
+        const xl_pairs_set *pairs = xl_pairs_best();                                                                   \
+        for (int64_t r = (int64_t)begin; r < (int64_t)end; r++) {                                                      \
+            int64_t g = r / x->count, i = r % x->count;                                                                \
+            const T *u = from + 2 * (offset(&d->batch, batch, g) + offset(x, stride, i));                              \
+            for (int64_t j = 0; j < n; j += XL_PAIRS_MOST) {                                                           \
+                ACC re[XL_PAIRS_MOST], im[XL_PAIRS_MOST];                                                              \
+                int64_t m = n - j < XL_PAIRS_MOST ? n - j : XL_PAIRS_MOST;                                             \
+                pairs->name(re, im, u, ks, (const ACC *)(const void *)p->packed + 2 * g * d->k.count * n + j,          \
+                            (size_t)n, (size_t)d->k.count, (size_t)m);                                                 \
+                int64_t apart = p->turned ? x->count : 1;                                                              \
+                T *to = (T *)(void *)p->c + 2 * (p->turned ? (g * n + j) * apart + i : r * n + j);                     \
+                for (int64_t q = 0; q < m; q++)                                                                        \
+                    to[2 * q * apart] = (T)re[q], to[2 * q * apart + 1] = (T)im[q];                                    \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define DIRECT(name, T, ACC)                                                                                           \
+    static void narrow_##name(const plain *p)                                                                          \
+    {                                                                                                                  \
+        const dot *d = p->d;                                                                                           \
+        T *to = (T *)(void *)p->c;                                                                                     \
+        for (int64_t g = 0; g < d->batch.count; g++)                                                                   \
+            for (int64_t i = 0; i < d->m.count; i++)                                                                   \
+                for (int64_t j = 0; j < d->n.count; j++, to += 2) {                                                    \
+                    const T *a = (const T *)(const void *)p->a +                                                       \
+                                 2 * (offset(&d->batch, d->batch.a, g) + offset(&d->m, d->m.a, i));                    \
+                    const T *b = (const T *)(const void *)p->b +                                                       \
+                                 2 * (offset(&d->batch, d->batch.b, g) + offset(&d->n, d->n.b, j));                    \
+                    ACC re = 0, im = 0;                                                                                \
+                    for (int64_t k = 0; k < d->k.count; k++) {                                                         \
+                        const T *u = a + 2 * p->ka[k], *v = b + 2 * p->kb[k];                                          \
+                        re += (ACC)u[0] * v[0] - (ACC)u[1] * v[1];                                                     \
+                        im += (ACC)u[0] * v[1] + (ACC)u[1] * v[0];                                                     \
+                    }                                                                                                  \
+                    to[0] = (T)re, to[1] = (T)im;                                                                      \
+                }                                                                                                      \
+    }
+DIRECT(few, float, float)
+DIRECT(c64, float, double)
+DIRECT(c128, double, double)
+#undef DIRECT
+PAIRS(few, float, float)
+PAIRS(c64, float, double)
+PAIRS(c128, double, double)
+#undef PAIRS
+
+static void run_pairs(const plain *p, xl_pool *pool)
+{
+    const dot *d = p->d;
+    bool few = d->wide == XL_C64 && d->k.count <= FEW_PRODUCTS;
+    plain q = *p;
+    if (!p->packed) {
+        (few ? narrow_few : d->wide == XL_C64 ? narrow_c64 : narrow_c128)(&q);
+        return;
+    }
+    int64_t lines = d->batch.count * d->k.count, across = p->turned ? d->m.count : d->n.count,
+            rows = d->batch.count * (p->turned ? d->n.count : d->m.count);
+    xl_pool_for(pool, (size_t)lines, (size_t)(PACKED / (across + 1) + 1),
+                few ? pack_few : d->wide == XL_C64 ? pack_c64 : pack_c128, &q);
+    xl_pool_for(pool, (size_t)rows, (size_t)(CHUNK_PRODUCTS / (across * d->k.count + 1) + 1),
+                few ? rows_few : d->wide == XL_C64 ? rows_c64 : rows_c128, &q);
+}
 
 static xl_error *run_plain(const xl_step *s, xl_frame *f)
 {
     const dot *d = s->data;
     const xl_extent *x = xl_in_shape(s, 0), *y = xl_in_shape(s, 1), *z = xl_out_shape(s, 0);
     size_t w = xl_dtype_bytes(d->wide);
+    bool pairs = d->wide == XL_C64 || d->wide == XL_C128, own_a = x->dtype != d->wide, own_b = y->dtype != d->wide,
+         own_c = z->dtype != d->wide;
+    plain p = { .d = d, .turned = pairs && d->n.count < 4 && d->m.count > d->n.count };
+    int64_t across = p.turned ? d->m.count : d->n.count;
+    bool pack = pairs && across >= NARROW;
     xl_error *err = NULL;
-    void *wa = malloc((size_t)x->count * w + 1), *wb = malloc((size_t)y->count * w + 1),
-         *c = malloc((size_t)z->count * w + 1);
+    void *wa = malloc(own_a ? (size_t)x->count * w + 1 : 1), *wb = malloc(own_b ? (size_t)y->count * w + 1 : 1),
+         *c = malloc(own_c ? (size_t)z->count * w + 1 : 1);
     int64_t *ka = malloc((size_t)d->k.count * 2 * sizeof *ka + 1);
-    if (!wa || !wb || !c || !ka) {
+    p.packed = pack ? malloc((size_t)(d->batch.count * d->k.count * across) * 2 * sizeof(double) + 1) : NULL;
+    if (!wa || !wb || !c || !ka || (pack && !p.packed)) {
         err = XL_ERR(EXHAUSTED, "no memory for the product");
         goto out;
     }
@@ -172,30 +273,32 @@ static xl_error *run_plain(const xl_step *s, xl_frame *f)
         kb[k] = offset(&d->k, d->k.b, k);
     }
     const void *in[1] = { xl_in(s, f, 0) };
-    d->load.fn(wa, in, (size_t)x->count, d->load.ctx);
+    if (own_a)
+        d->load.fn(wa, in, (size_t)x->count, d->load.ctx);
+    p.a = (own_a ? wa : in[0]);
     in[0] = xl_in(s, f, 1);
-    d->loadb.fn(wb, in, (size_t)y->count, d->loadb.ctx);
-    const char *a = (const char *)wa + d->off_a / (int64_t)x->elem * (int64_t)w,
-               *b = (const char *)wb + d->off_b / (int64_t)y->elem * (int64_t)w;
+    if (own_b)
+        d->loadb.fn(wb, in, (size_t)y->count, d->loadb.ctx);
+    p.b = (own_b ? wb : in[0]);
+    p.a += d->off_a / (int64_t)x->elem * (int64_t)w;
+    p.b += d->off_b / (int64_t)y->elem * (int64_t)w;
+    p.c = own_c ? c : xl_out(s, f, 0);
+    p.ka = ka, p.kb = kb;
     switch (d->wide) {
-    case XL_F32: LOOP(float, double, sum += (double)pa[ka[k]] * pb[kb[k]]) break;
-    case XL_F64: LOOP(double, double, sum += pa[ka[k]] * pb[kb[k]]) break;
-    case XL_I64: LOOP(uint64_t, uint64_t, sum += pa[ka[k]] * pb[kb[k]]) break;
-    case XL_C64:
-        if (d->k.count <= FEW_PRODUCTS)
-            PAIRS(float, float)
-        else
-            PAIRS(float, double)
-        break;
-    default: PAIRS(double, double) break;
+    case XL_F32: floats(&p); break;
+    case XL_F64: doubles(&p); break;
+    case XL_I64: integers(&p); break;
+    default: run_pairs(&p, f->pool); break;
     }
     in[0] = c;
-    d->store.fn(xl_out(s, f, 0), in, (size_t)z->count, d->store.ctx);
+    if (own_c)
+        d->store.fn(xl_out(s, f, 0), in, (size_t)z->count, d->store.ctx);
 out:
     free(wa);
     free(wb);
     free(c);
     free(ka);
+    free(p.packed);
     return err;
 }
 
@@ -291,7 +394,7 @@ static void copy_operand(xl_strided *v, const axes *const all[3], bool b, size_t
 static void plan_gemm(dot *d, const xl_extent *l, const xl_extent *r)
 {
     xl_gemm *g = &d->g;
-    int64_t ma, ka, kb, nb;
+    int64_t ma = 0, ka = 0, kb = 0, nb = 0;
     bool a_ok = joins(&d->m, d->m.a, &ma) && joins(&d->k, d->k.a, &ka),
          b_ok = joins(&d->n, d->n.b, &nb) && joins(&d->k, d->k.b, &kb);
     axes bt = join_batch(&d->batch);
