@@ -61,6 +61,7 @@ CFLAGS_strip_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math
 CFLAGS_cholesky_generic = -O3 -ffp-contract=fast
 CFLAGS_cholesky_avx2 = $(CFLAGS_gemm_avx2)
 CFLAGS_cholesky_avx512 = $(CFLAGS_gemm_avx512)
+CFLAGS_half_f16c = -O3 -mavx2 -mf16c
 CFLAGS_pairs_generic = -O3
 CFLAGS_pairs_avx2 = $(CFLAGS_gemm_avx2) -ffp-contract=off
 CFLAGS_pairs_avx512 = $(CFLAGS_gemm_avx512) -ffp-contract=off

@@ -1,5 +1,5 @@
 """The narrow floats against ml_dtypes: every code read, every code's neighbourhood and random values written."""
-import ctypes, os, subprocess, sys, tempfile, warnings
+import ctypes, os, platform, subprocess, sys, tempfile, warnings
 import numpy as np
 import ml_dtypes
 
@@ -74,12 +74,32 @@ def check(lib, name, dtype):
 
 with tempfile.TemporaryDirectory() as tmp:
     so = os.path.join(tmp, "dtype.so")
-    subprocess.check_call([os.environ.get("CC", "cc"), "-std=c11", "-O3", "-ffp-contract=off", "-shared", "-fPIC",
-                           "-I" + os.path.join(root, "src"),
-                           os.path.join(root, "src/cpu/kernel/dtype.c"), "-o", so])
+    source = [os.path.join(root, "src/cpu/kernel/dtype.c")]
+    features = os.path.join(tmp, "features.c")           # f16 by the CPU's conversions too, if they are there
+    cpu = platform.machine() == "x86_64" and {"avx2", "f16c"} <= set(open("/proc/cpuinfo").read().split())
+    with open(features, "w") as f:
+        f.write('#include "cpu/run/feature.h"\nextern uint32_t have;\nuint32_t have;\n'
+                'uint32_t xl_cpu_features(void) { return have; }\n')
+    flags = [os.environ.get("CC", "cc"), "-std=c11", "-O3", "-ffp-contract=off", "-fPIC",
+             "-I" + os.path.join(root, "src")]
+    if platform.machine() == "x86_64":
+        source += [os.path.join(tmp, "half.o")]
+        subprocess.check_call(flags + ["-mavx2", "-mf16c", "-c", os.path.join(
+            root, "src/cpu/arch/x86_64/half_f16c.c"), "-o", source[-1]])
+    subprocess.check_call(flags + ["-shared", features] + source + ["-o", so])
     lib = ctypes.CDLL(so)
     for name, np_name in NAMES.items():
         report("dtype_" + name, check(lib, name, np.dtype(getattr(ml_dtypes, np_name, np_name))))
+    if cpu:
+        p = lambda a: a.ctypes.data_as(ctypes.c_void_p)
+        x = np.concatenate([np.random.default_rng(3).integers(0, 2**32, (1 << 20) + 5, dtype=np.uint32),
+                            np.uint32([0x7fc00001, 0xffc00000, 0x7f800001, 0x33000000, 0x33000001])]).view(np.float32)
+        stored = [np.empty(x.size, np.uint16) for _ in range(2)]
+        for have in range(2):
+            ctypes.c_uint32.in_dll(lib, "have").value = 0xffffffff * have
+            lib.xl_f16_from_f32(p(stored[have]), p(x), ctypes.c_size_t(x.size))
+        report("dtype_f16_of_the_cpu", check(lib, "f16", np.dtype(np.float16)) or
+               ("" if (stored[0] == stored[1]).all() else "the CPU's conversion gives other bits"))
     for bits in (2, 4, 6):
         x = np.random.default_rng(bits).integers(0, 256, 1003).astype(np.uint8)
         packed = np.zeros((1003 * bits + 7) // 8, np.uint8)

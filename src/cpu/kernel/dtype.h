@@ -7,7 +7,7 @@
  * For each row of XL_NARROW_FLOATS there are
  *   float    xl_f16_load(uint16_t)          exact
  *   uint16_t xl_f16_store(float)            uint16_t xl_f16_store_f64(double)
- * and over n elements, which may not overlap,
+ * and over n elements, which may not overlap (where the CPU converts f16, a signalling NaN becomes a quiet one),
  *   void xl_f16_to_f32(float *y, const uint16_t *x, size_t n)      also _to_f64
  *   void xl_f16_from_f32(uint16_t *y, const float *x, size_t n)    also _from_f64 */
 #ifndef XL_CPU_DTYPE_H
@@ -136,6 +136,10 @@ __attribute__((always_inline)) static inline float xl_narrow_load(uint32_t code,
     void xl_##name##_from_f64(T *restrict y, const double *restrict x, size_t n);
 XL_NARROW_FLOATS(XL_NARROW_DECLARE)
 #undef XL_NARROW_DECLARE
+#if defined(__x86_64__)
+void xl_f16_to_f32_f16c(float *restrict y, const uint16_t *restrict x, size_t n);
+void xl_f16_from_f32_f16c(uint16_t *restrict y, const float *restrict x, size_t n);
+#endif
 
 /* Integers of 2 and 4 bits, one to a byte. Writing keeps the low bits (numbers wrap). */
 static inline int8_t xl_i4_load(uint8_t c) { return (int8_t)((int8_t)((c & 15) ^ 8) - 8); }

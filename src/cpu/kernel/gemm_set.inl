@@ -118,8 +118,7 @@ static void round_bf16(uint16_t *restrict y, const float *restrict x, size_t n)
 }
 static void round_f16(uint16_t *restrict y, const float *restrict x, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        y[i] = xl_f16_store(x[i]);
+    xl_f16_from_f32(y, x, n);
 }
 const xl_gemm_kernel ISA(f32) = {
     .name = F32_NAME,
