@@ -1,5 +1,5 @@
-/* src/cpu/kernel/pairs.inl: pairs.h with the compiler's vectors. Define before including: BYTES (of a vector), NEEDS and
- * SET. The file is compiled without contraction: products are rounded. */
+/* src/cpu/kernel/pairs.inl: pairs.h with the compiler's vectors. Define before including: BYTES (of a vector), NEEDS
+ * and SET. The file is compiled without contraction: products are rounded. */
 #include "cpu/kernel/pairs.h"
 
 #include "cpu/run/feature.h"

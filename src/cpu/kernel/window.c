@@ -157,35 +157,59 @@ typedef struct {
     atomic_bool lacking;
 } tiles;
 
-/* Window position w of m places: elements, or the initial value in the padding, where `padded` says so. */
+/* Elements from `from` on, `step` (of them) apart, `width` side by side at each of n places. */
+static void read_places(char *to, const char *from, size_t n, int64_t step, size_t width, size_t e)
+{
+    size_t bytes = width * e;
+    if (step == (int64_t)width) {
+        memcpy(to, from, n * bytes);
+    } else if (e == 4 && width == 1) {
+        for (size_t i = 0; i < n; i++)
+            ((uint32_t *)(void *)to)[i] = ((const uint32_t *)(const void *)from)[(int64_t)i * step];
+    } else {
+        for (size_t i = 0; i < n; i++)
+            memcpy(to + i * bytes, from + (int64_t)i * step * (int64_t)e, bytes);
+    }
+}
+
+/* Window position w of m places: elements, or the initial value in the padding, where `padded` says so. Along a line of
+ * results only the last coordinate changes. */
 static void read_tile(const tiles *t, const int64_t *coord, size_t m, const int64_t *w, int64_t from, size_t width,
                       uint32_t k, char *to, bool *padded)
 {
     const windows *d = t->d;
-    const xl_extent *x = xl_in_shape(t->s, 0);
+    const xl_extent *x = xl_in_shape(t->s, 0), *y = xl_out_shape(t->s, 0);
     size_t e = d->fold.elem[k], bytes = width * e;
     const char *in = (const char *)xl_in(t->s, t->f, k) + (size_t)from * e, *none = xl_in(t->s, t->f, d->n + k);
-    uint32_t last = t->rank ? t->rank - 1 : 0;
-    int64_t at = 0;
-    bool line = false;
-    for (size_t i = 0; i < m; i++, coord += t->rank, to += bytes) {
-        bool in_reach = true;
-        int64_t p = 0;
-        if (t->rank) {                                     /* along a line of results only the last one changes */
-            if (i == 0 || coord[last] == 0)
-                line = reads(d, coord, w, x, t->stride, last, &at);
-            p = coord[last] * d->step[last] + w[last] * d->spread[last] - d->low[last];
-            in_reach = line && p >= 0 && (d->base[last] == 1 || p % d->base[last] == 0) &&
-                       (p /= d->base[last]) < x->dims[last];
-            p = in_reach ? at + p * t->stride[last] : 0;
+    if (!t->rank) {
+        memset(padded, 0, m * sizeof *padded);
+        for (size_t i = 0; i < m; i++, to += bytes)
+            memcpy(to, in, bytes);
+        return;
+    }
+    uint32_t last = t->rank - 1;
+    int64_t step = d->step[last], base = d->base[last], dim = x->dims[last], at;
+    for (size_t i = 0, n; i < m; i += n, coord += n * t->rank, to += n * bytes, padded += n) {
+        bool line = reads(d, coord, w, x, t->stride, last, &at);
+        int64_t p = coord[last] * step + w[last] * d->spread[last] - d->low[last];
+        n = m - i < (size_t)(y->dims[last] - coord[last]) ? m - i : (size_t)(y->dims[last] - coord[last]);
+        if (base != 1 && line) {                           /* one at a time */
+            n = 1;
+            line = p >= 0 && p % base == 0;
+            p /= base;
         }
-        padded[i] = !in_reach;
-        if (!in_reach)
-            xl_fill(to, none, e, width);
-        else if (e == 4 && width == 1)
-            memcpy(to, in + p * 4, 4);
-        else
-            memcpy(to, in + (size_t)p * e, bytes);
+        size_t a = !line ? n : p >= 0 ? 0 : (size_t)((-p + step - 1) / step),
+               b = !line || p >= dim ? 0 : (size_t)((dim - p + step - 1) / step);
+        a = a < n ? a : n, b = b < a ? a : b < n ? b : n;
+        for (size_t q = 0; q < n; q++)
+            padded[q] = q < a || q >= b;
+        if (a)
+            xl_fill(to, none, e, a * width);
+        if (b > a)
+            read_places(to + a * bytes, in + (at + (p + (int64_t)a * step) * t->stride[last]) * (int64_t)e, b - a,
+                        step * t->stride[last], width, e);
+        if (b < n)
+            xl_fill(to + b * bytes, none, e, (n - b) * width);
     }
 }
 
