@@ -505,7 +505,7 @@ for i in range(20):
     assert "xlane: Model.__call__ is compiled again: " in err and "unnamed" not in err + said, err + said
     assert "\n`Model.__call__` compiled 2 times" in "\n" + said, said
     assert re.search(r"`run` compiled 2 times: .*a call of _where at \S*around.py:%d \(static argument `train` "
-                     r"changed from True to False\); a Python value chose" % line_of(text), said), said
+                     r"changed from True to False\); keep the Python value that chose" % line_of(text), said), said
     assert re.search(r"`_lambda` \S+ compiled 3 times: `config\['rate'\]` took 0.25, 0.125, 0.0625 at ", said), said
     assert "func.call" not in said and "static argument `train` changed from True to False; called" in err, said + err
 
@@ -717,7 +717,7 @@ for i in range(20):
     assert "steps waited until the host had read a result (float, print, .item(), or a size that depends on data)" \
         in said["masked"], said["masked"]
     assert "`step` compiled 5 times: argument `x` dimension 0 took 15, 14, 13, 12, 11" in said["masked"] \
-        and "a value read from the device decided the size: keep a fixed size and a mask (jnp.where" in said["masked"] \
+        and "; keep a fixed size and a mask (jnp.where" in said["masked"] \
         and "had read a mask with 14 true elements" in said["masked"] and "pad to a few" not in said["masked"], \
         said["masked"]
 
@@ -831,7 +831,7 @@ for n in SIZES:
             ("resized", "16, 24, 32", 12, True, "; few sizes for so many executions"),
             ("twice", "16, 24, 32", 2, True, "; pad to a few fixed sizes (buckets) if more follow\n"),
             ("flagged", "16,", 12, "i % 3 > 0", "; two values and two programs, as of a flag for training"),
-            ("flagged_late", "16,", 12, "i < 9", "; a Python value chose other code")):
+            ("flagged_late", "16,", 12, "i < 9", "; keep the Python value that chose other code the same")):
         program = text.replace("SIZES", sizes).replace("EACH", str(each)).replace("TRAIN", str(train))
         said = xlane("explain", python(name, program)[0])
         assert words in said and "where it is the last batch" not in said, said
@@ -1351,7 +1351,8 @@ def _():
     folder, _ = python("weak_and_static", both)
     said = xlane("explain", folder)
     assert re.search(r"argument `lr` took an array, a Python number at \S*:%d; give it a dtype" % rate, said), said
-    assert re.search(r"static argument `beta` took 0, 0.125, 0.25, .* at \S*:%d; each value" % beta, said), said
+    assert re.search(r"static argument `beta` took 0, 0.125, 0.25, .* at \S*:%d; where it decides no" % beta,
+                     said), said
     assert "as a result: constant" not in said, said
     assert re.search(r"as a result: stablehlo.convert was added at \S*:%d\n" % rate, said), said
     folder, _ = python("weak_alone", WEAK.replace("CALL", "w = step(w, x, 0.1 if i > 3 else lr)"))
@@ -1375,6 +1376,31 @@ def _():
                          said)
         assert bool(told) == is_cause, said
         assert answers(said) == SHAPE, said
+
+
+PARTS = """import functools, typing
+import jax, jax.numpy as jnp
+class Transform(typing.NamedTuple):
+    update: object
+@functools.partial(jax.jit, static_argnums=0)
+def step(tx, w):
+    return tx.update(w)
+tx = Transform(lambda w: w * 0.5)
+w = jnp.ones(4)
+for i in range(14):
+    w = step(TX, w)
+"""
+
+
+@check("W4_a_static_argument_of_functions_is_made_anew_or_not")
+def _():
+    folder, _ = python("parts_anew", PARTS.replace("TX", "Transform(lambda w: w * 0.5)"))
+    said = xlane("explain", folder)
+    assert "static argument `tx`, which is another Transform with functions in it that are made anew" in said, said
+    assert "make that object or function once" in said and "leave it out of the static arguments" not in said, said
+    once, _ = python("parts_once", PARTS.replace("TX", "tx"))
+    said = xlane("explain", once)
+    assert "made anew" not in said and "no recompile\n" in said, said
 
 
 @check("W3_across_runs_a_weak_type_is_known_by_the_programs")

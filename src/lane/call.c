@@ -28,7 +28,8 @@ static bool find(xl_str call, xl_str name, bool meta, row *out)
 static bool taken(const row *r) { return xl_str_is(r->kind, "taken"); }
 static bool fixed(const row *r) /* a static argument */
 {
-    return xl_str_is(r->kind, "value") || xl_str_is(r->kind, "object") || xl_str_is(r->kind, "anew");
+    return xl_str_is(r->kind, "value") || xl_str_is(r->kind, "object") || xl_str_is(r->kind, "anew") ||
+           xl_str_is(r->kind, "parts");
 }
 
 /* "`x`" or "static argument `x`". */
@@ -63,12 +64,14 @@ static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str
             return "unused";
         }
         type = xl_str_cut(&rest, ' ');
-        bool anew = xl_str_is(y.kind, "anew"), code = xl_str_is(type, "function") || xl_str_is(type, "partial");
+        bool anew = xl_str_is(y.kind, "anew"), parts = xl_str_is(y.kind, "parts"),
+             code = xl_str_is(type, "function") || xl_str_is(type, "partial");
         *how = xl_strf(a, "for %.*s, which is another %.*s%s", XL_FMT(called(a, &y)), XL_FMT(type),
-                       code   ? ""
-                       : anew ? " and has no __eq__ and __hash__"
-                              : " by its __hash__");
-        word = anew ? "anew" : "unused";
+                       code    ? ""
+                       : parts ? " with functions in it that are made anew"
+                       : anew  ? " and has no __eq__ and __hash__"
+                               : " by its __hash__");
+        word = anew || parts ? "anew" : "unused";
     }
     return word;
 }

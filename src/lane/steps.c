@@ -164,6 +164,8 @@ static double quantile(xl_arena *a, const xl_step_times *t, uint32_t from, uint3
         return 0;
     qsort(v, n, sizeof *v, by_value);
     size_t at = (size_t)(q * (double)n);
+    if (q == 0.5 && n % 2 == 0)
+        return (v[at - 1] + v[at]) / 2;
     return v[at < n ? at : n - 1];
 }
 
@@ -301,8 +303,8 @@ void xl_steps_drift_say(const xl_step_times *t, xl_buf *b)
     if (!at)
         return;
     if (t->drift[1] < t->drift[0] && at < t->steps / 4)    /* a start that is slow is no change of the loop's pace */
-        xl_buf_printf(b, "the first %llu steps took %.3g ms each, those after them %.3g ms", at, t->drift[0] * 1e3,
-                      t->drift[1] * 1e3);
+        xl_buf_printf(b, "the first %llu steps took %.3g ms in the median, those after them %.3g ms", at,
+                      t->drift[0] * 1e3, t->drift[1] * 1e3);
     else
         xl_buf_printf(b, "steps %s from %.3g to %.3g ms after step %llu",
                       t->drift[1] > t->drift[0] ? "stretch" : "shorten", t->drift[0] * 1e3, t->drift[1] * 1e3, at);

@@ -116,6 +116,7 @@ typedef struct {
     int64_t taps, lines, planes, rows, outs, parts;        /* outs: of a block; parts: blocks of a row */
     int64_t kernel_block;                                  /* floats of the kernel for a whole block */
     size_t sum;                                            /* products that are added up apart */
+    bool finite;                                           /* the kernel: 0 times it adds nothing */
     atomic_bool *short_of_memory;
 } job;
 
@@ -124,7 +125,7 @@ typedef struct {
     const job *j;
     int64_t first, features, width, out, outs;             /* groups from; outputs from */
     int64_t plane;                                         /* floats from a channel's line to the next one's */
-    float *lines, *row;
+    float *lines, *row, *zeros;                            /* zeros: a line beside the input */
     xl_conv_term *term;
     int64_t *at;                                           /* offsets of what stands side by side in a line */
     int64_t *id, *used;                                    /* of each line that is kept: which, the last row with it */
@@ -221,7 +222,7 @@ static void compute(const block *b, int64_t r)
         place[l] = -1, line[l] = 0;
         for (uint32_t i = 0; i < d && line[l] >= 0; i++) {
             int64_t pos = o[i] + k[i] * c->spread[i];
-            line[l] = pos >= 0 && pos < c->in[i] ? 0 : -1; /* zeros add nothing */
+            line[l] = pos >= 0 && pos < c->in[i] ? 0 : -1;
             at += pos * c->xs[i];
             id = id * c->in[i] + pos;
         }
@@ -236,9 +237,9 @@ static void compute(const block *b, int64_t r)
     }
     size_t terms = 0;
     for (int64_t l = 0, free = 0; l < j->lines; l++) {
-        if (line[l] < 0)
+        if (line[l] < 0 && j->finite)
             continue;
-        if (place[l] < 0) {
+        if (line[l] >= 0 && place[l] < 0) {
             while (b->used[free] == r)
                 free++;
             place[l] = free;
@@ -249,7 +250,8 @@ static void compute(const block *b, int64_t r)
             int64_t p = t % j->planes, shift = (t * c->spread[d] - p * c->spread[d] % c->step[d]) / c->step[d];
             for (int64_t q = 0; q < c->ci; q++)
                 b->term[terms++] = (xl_conv_term){
-                    b->lines + place[l] * slot + (p * c->ci + q) * b->plane + shift * b->width,
+                    line[l] < 0 ? b->zeros
+                                : b->lines + place[l] * slot + (p * c->ci + q) * b->plane + shift * b->width,
                     j->kernel + b->first / c->block * j->kernel_block +
                         ((l * c->ker[d] + t) * c->ci + q) * line_of(b->width)
                 };
@@ -273,15 +275,18 @@ static void run_rows(void *ctx, size_t begin, size_t end)
             plane = up((j->outs + shifts) * width + XL_CONV_COLUMNS, XL_CONV_COLUMNS),
             row = up(j->outs * width, XL_CONV_COLUMNS), size = j->lines * j->planes * c->ci * plane;
     size_t terms = (size_t)(j->taps * c->ci);
-    char *own = xl_scratch(XL_SCRATCH_CONV, terms * sizeof(xl_conv_term) + (size_t)(size + row) * sizeof(float) +
-                                                (size_t)(width + 2 * j->lines) * sizeof(int64_t));
+    char *own =
+        xl_scratch(XL_SCRATCH_CONV, terms * sizeof(xl_conv_term) + (size_t)(size + row + plane) * sizeof(float) +
+                                        (size_t)(width + 2 * j->lines) * sizeof(int64_t));
     if (!own) {
         atomic_store(j->short_of_memory, true);
         return;
     }
     block b = { .j = j, .first = -1, .lines = (float *)(void *)own, .plane = plane };
     b.row = b.lines + size;
-    b.term = (xl_conv_term *)(void *)(b.row + row);
+    b.zeros = b.row + row;
+    b.term = (xl_conv_term *)(void *)(b.zeros + plane);
+    memset(b.zeros, 0, (size_t)plane * sizeof *b.zeros);
     b.at = (int64_t *)(void *)(b.term + terms);
     b.id = b.at + width, b.used = b.id + j->lines;
     for (int64_t i = (int64_t)begin; i < (int64_t)end; i++) {
@@ -324,6 +329,10 @@ bool xl_conv_groups_run(xl_pool *pool, const xl_conv_groups *c, float *kernel)
     j.kernel_block = j.taps * c->ci * line_of(width);
     for (int64_t i = 0; i < blocks; i++)
         kernel = lay_kernel(c, i * c->block, least(c->groups - i * c->block, c->block) * c->co, kernel);
+    float none = 0;
+    for (const float *k = j.kernel; k < kernel; k++)
+        none += 0 * *k;
+    j.finite = none == 0;
     int64_t work = j.outs * width * j.taps * c->ci, grain = most(CHUNK_PRODUCTS / work + 1, 2 * j.lines);
     xl_pool_for(pool, (size_t)(blocks * j.parts * j.rows), (size_t)grain, run_rows, &j);
     return !atomic_load(&short_of_memory);
