@@ -1147,7 +1147,7 @@ for i in range(24):
                      r"another value", text, re.M), text
 
 
-@check("W4_which_weakly_typed_value_an_argument_was_is_said")
+@check("W4_a_weakly_typed_argument_is_called_a_number_or_an_array")
 def _():
     program = """
 import jax, jax.numpy as jnp
