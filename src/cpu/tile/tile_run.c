@@ -330,8 +330,8 @@ static bool run_whole_lines(const worker *w, const xl_tile_code *t, uint32_t n, 
     return true;
 }
 
-/* The elements past the last whole strip, `rest` of them after `done`. Operands are read where they lie if what follows
- * them is a part of the tile too; others, and all results, go through a strip of their own. */
+/* The elements past the last whole strip, `rest` of them after `done`. Operands are read where they lie if there are
+ * many of them and what follows is a part of the tile too; others, and all results, go through a strip of their own. */
 static char *edge_of(const worker *w, const xl_tile_point *x)
 {
     return w->edge + (size_t)x->of * XL_STRIP_WIDTH_MAX * 4;
@@ -340,33 +340,32 @@ static char *edge_of(const worker *w, const xl_tile_point *x)
 typedef struct {
     int64_t line;
     size_t done, rest;
-    bool lines;
-    uint64_t written; /* of the first 64 refs, those that are also results */
+    bool lines, in_place, inner; /* inner: lines of the tile follow, as long as a strip */
+    uint64_t written;            /* of the first 64 refs, those that are also results */
 } edge;
 
-static bool lies_in_tile(const worker *w, const xl_tile_point *x, const edge *e)
+static inline bool lies_in_tile(const worker *w, const xl_tile_point *x, const edge *e)
 {
-    if (x->of >= w->j->p->ndirect)
-        return true;                                       /* a slot has room behind its last line */
-    int64_t size = x->size, left = w->nc - (int64_t)e->done + (w->nr - 1 - e->line) * w->nc;
-    return e->lines && x->step == w->nc * size && left >= (int64_t)w->set->width;
+    if (x->write || x->of >= 64 || e->written >> x->of & 1)
+        return false;
+    return x->of >= w->j->p->ndirect || (e->inner && x->step == w->nc * x->size); /* slots have room at their end */
 }
 
-static const char *edge_in(const worker *w, const xl_tile_point *x, const char *p, const edge *e)
+static inline const char *edge_in(const worker *w, const xl_tile_point *x, const char *p, const edge *e)
 {
     if (!x->size)
         return p;
     p += e->done * x->size;
     if (x->of >= w->j->p->ndirect && !e->lines)
         return p;
-    if (!x->write && x->of < 64 && !(e->written >> x->of & 1) && lies_in_tile(w, x, e))
+    if (e->in_place && lies_in_tile(w, x, e))
         return p;
     if (!x->write)
         memcpy(edge_of(w, x), p, e->rest * x->size);
     return edge_of(w, x);
 }
 
-static void edge_out(const worker *w, const xl_tile_point *x, const edge *e)
+static inline void edge_out(const worker *w, const xl_tile_point *x, const edge *e)
 {
     if (x->write && x->size && (e->lines || x->of < w->j->p->ndirect))
         memcpy(w->ref[x->of] + e->line * x->step + e->done * x->size, edge_of(w, x), e->rest * x->size);
@@ -381,6 +380,7 @@ __attribute__((always_inline)) static inline void in_order(uint16_t op, float *f
         all = fold2(op, all, v[k]);
     *first = all;
 }
+enum { FEW_READ = 32, FEW_LEFT = 16 };                     /* FEW_LEFT: at most XL_STRIP_PARTS */
 static void fold_edge(const worker *w, const xl_tile_code *t, float *v, const edge *e)
 {
     float *part = w->part[t->x.of], none = t->op == XL_STRIP_SUM ? -0.0f : t->op == XL_STRIP_MAX ? -INFINITY : INFINITY;
@@ -389,6 +389,11 @@ static void fold_edge(const worker *w, const xl_tile_code *t, float *v, const ed
             in_order(XL_STRIP_SUM, part, v, e->rest);
         else
             in_order(t->op, part, v, e->rest);
+        return;
+    }
+    if (e->rest <= FEW_LEFT) {
+        for (size_t k = 0; k < e->rest; k++)
+            part[k] = fold2(t->op, part[k], v[k]);
         return;
     }
     for (size_t k = e->rest; k < w->set->width; k++)
@@ -405,8 +410,9 @@ static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t
     const xl_tile_program *p = w->j->p;
     float(*folded)[XL_STRIP_WIDTH_MAX] =
         (float(*)[XL_STRIP_WIDTH_MAX])(void *)(w->edge + ((size_t)p->ndirect + p->nslot) * XL_STRIP_WIDTH_MAX * 4);
-    edge e = { line, done, rest, lines, 0 };
-    for (uint32_t i = 0; i < n; i++)
+    int64_t left = (w->nr - line) * w->nc - (int64_t)done;
+    edge e = { line, done, rest, lines, rest > FEW_READ, lines && left >= (int64_t)w->set->width, 0 };
+    for (uint32_t i = 0; i < n && e.in_place; i++)
         e.written |= (t[i].x.write && t[i].x.of < 64 ? UINT64_C(1) << t[i].x.of : 0) |
                      (t[i].z.write && t[i].z.of < 64 ? UINT64_C(1) << t[i].z.of : 0);
     for (uint32_t i = 0; i < n; i++) {
