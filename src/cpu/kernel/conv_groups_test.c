@@ -85,10 +85,10 @@ TEST(any_window_and_layout)
     static const int64_t few[] = { 1, 2, 3, 5, 7, 16, 24, 33 };
     xl_pool *pool = xl_pool_new(3);
     int planned = 0;
-    for (int i = 0; i < xl_test_amount(3000, 600, 60); i++) {
+    for (int i = 0; i < xl_test_amount(3000, 600, 200); i++) {
         xl_conv_groups c = { .ns = 1 + (uint32_t)any(3), .n = any(20) ? 1 + any(2) : 0, .groups = 2 + any(3) };
         uint32_t d = c.ns - 1;
-        int64_t large = any(4), outs = 1, dims[3][XL_RANK_MAX + 2], strides[3][XL_RANK_MAX + 2], size[3];
+        int64_t large = any(4), outs = 1, taps = 1, dims[3][XL_RANK_MAX + 2], strides[3][XL_RANK_MAX + 2], size[3];
         c.ci = 1 + (any(3) ? 0 : any(9)), c.co = 1 + (any(2) ? any(4) : any(15));
         c.groups = any(3) ? few[any(8)] + 1 : large ? c.groups : 100 + any(200);
         for (uint32_t k = 0; k < c.ns; k++) {
@@ -98,10 +98,10 @@ TEST(any_window_and_layout)
             c.low[k] = any(6) - 2;
             int64_t room = c.in[k] + c.low[k] + any(4) - (c.ker[k] - 1) * c.spread[k] - 1;
             c.out[k] = room < 0 ? 0 : room / c.step[k] + 1;
-            outs *= c.out[k];
+            outs *= c.out[k], taps *= c.ker[k];
         }
         size_t bytes = xl_conv_groups_plan(&c);
-        if (!bytes || outs * c.n * c.groups * c.co * c.ci > 200000)
+        if (!bytes || outs * taps * c.n * c.groups * c.co * c.ci > xl_test_amount(4000000, 4000000, 400000))
             continue;
         planned++;
         for (int t = 0; t < 3; t++) {                      /* x, kernel, y; features last or not */
@@ -129,7 +129,8 @@ TEST(any_window_and_layout)
                 FAIL("no memory for convolution %d", i);
             if (kernel[bytes / sizeof *kernel] != 7 || y[size[2]] != 7)
                 FAIL("convolution %d wrote behind its memory", i);
-            check(&c, i);
+            if (!m || !masks[m])
+                check(&c, i);
             if (m && masks[m] &&
                 memcmp(first, y, (size_t)size[2] * sizeof *y)) /* without a fused product others are right */
                 FAIL("convolution %d has other bits with features %x", i, masks[m]);
