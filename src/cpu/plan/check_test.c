@@ -118,6 +118,21 @@ static const char copied[] =
     "%y = stablehlo.subtract %s, %r : tensor<160xf32>\n"
     "return %y : tensor<160xf32> }";
 
+/* Nothing but rounding errors are left of these sums, whose signs another order of terms changes. */
+static const char signs[] =
+    "func.func public @main(%x: tensor<128x300xf32>) -> tensor<128xf32> {\n"
+    "%z = stablehlo.constant dense<0.0> : tensor<f32>\n%n = stablehlo.constant dense<3.3333334e-03> : tensor<128xf32>\n"
+    "%m = stablehlo.negate %x : tensor<128x300xf32>\n"
+    "%s = stablehlo.reduce(%m init: %z) applies stablehlo.add across dimensions = [1] : (tensor<128x300xf32>, "
+    "tensor<f32>) -> tensor<128xf32>\n"
+    "%a = stablehlo.multiply %s, %n : tensor<128xf32>\n"
+    "%b = stablehlo.broadcast_in_dim %a, dims = [0] : (tensor<128xf32>) -> tensor<128x300xf32>\n"
+    "%c = stablehlo.add %x, %b : tensor<128x300xf32>\n"
+    "%d = stablehlo.reduce(%c init: %z) applies stablehlo.add across dimensions = [1] : (tensor<128x300xf32>, "
+    "tensor<f32>) -> tensor<128xf32>\n"
+    "%y = stablehlo.sign %d : tensor<128xf32>\n"
+    "return %y : tensor<128xf32> }";
+
 static xl_error *planned(const char *text)
 {
     xl_module *m;
@@ -139,6 +154,7 @@ TEST(a_plan_as_it_was_made)
     CHECK_OK(planned(program));
     CHECK_OK(planned(twice));
     CHECK_OK(planned(copied));
+    CHECK_OK(planned(signs));
 }
 
 static void every(uint32_t k, uint32_t most, uint32_t step)
