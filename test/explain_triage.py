@@ -132,6 +132,27 @@ def _():
     assert "inputs" in text and "dimension 0 changed from 8 to 36" in text and "is the machine" not in text, text
 
 
+@check("W2_each_side_of_a_flag_that_changed_is_of_a_run_that_is_named")
+def _():
+    runs = os.path.join(TMP, "runs-flags")
+    one, _ = python("flags", HEALTHY, runs=runs, XLA_FLAGS="--xla_backend_optimization_level=1")
+    two, _ = python("flags", HEALTHY, runs=runs, XLA_FLAGS="--xla_backend_optimization_level=2")
+    first, text = xlane("explain", one), xlane("explain", two)
+    assert "left of each arrow" not in first, first
+    line = text.splitlines()[0]
+    assert "xla_backend_optimization_level (executable_build_options.debug_options) 1 -> 2; " in line, text
+    assert " (left of each arrow: run %s, right: this run); compile with the same options" % os.path.basename(one) in line, text
+    folder, _ = python("switched", """
+import jax, jax.numpy as jnp
+def step(w):
+    return w * 2 + 1
+for i in range(9):
+    jax.jit(step, compiler_options={"xla_cpu_enable_fast_math": i > 4})(jnp.ones(8))
+""")
+    assert " -> " in xlane("explain", folder), xlane("explain", folder)
+    assert "of each arrow" not in xlane("explain", folder), xlane("explain", folder)     # both sides are of this run
+
+
 @check("W2_unrelated_scripts_with_one_function_name_are_not_compared")
 def _():
     runs = os.path.join(os.path.dirname(script("x", "")), "runs-unrelated")
@@ -524,7 +545,8 @@ for i in range(6):
     w, m = step(w, m, x)
 """, XLANE_CPU_DEVICES="2")
     said = xlane("explain", folder)
-    assert re.search(r"argument `m`: sharding none -> ", said), said
+    assert re.search(r"argument `m` was not sharded, and is split over mesh axis 'd' in dimension 0", said), said
+    assert "[{" not in said and "mark_sharding" not in said and "; give inputs and results one sharding: jax.device_put" in said, said
     assert re.search(r"\n +as a result: options: compile option allow_spmd_sharding_propagation_to_parameters .*"
                      r" \[(\d, )+\d\] -> \S+\n", said), said
 

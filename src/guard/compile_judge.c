@@ -109,21 +109,22 @@ static void note_growth(const guard_compiling *c, xl_verdict *v)
 enum { MOST = 100 }; /* characters before the remedy, of a list that goes on */
 
 /* Its first part, and less of it where the line is long. What one value of a static argument tells is too little. */
-static void say_remedy(xl_buf *b, const xl_cause *cause, bool more)
+static void say_remedy(xl_buf *b, const xl_cause *cause, xl_str module, bool more)
 {
+    const char *remedy = cause ? xl_cause_remedy(cause, module) : "";
     if (cause && !strcmp(cause->word, "unused")) {
         xl_buf_puts(b, "; it gave the program that another value had given, and `xlane explain` says what to do of the "
                        "whole run");
         return;
     }
     const char *ends[] = { ". ", "; ", ": " };
-    size_t n = cause ? strlen(cause->remedy) : 0, all = n;
+    size_t n = strlen(remedy), all = n;
     for (size_t i = 0; i < (b->n + n > 2 * MOST ? 3 : 2) && cause; i++) {
-        const char *end = strstr(cause->remedy, ends[i]);
-        n = end && (size_t)(end - cause->remedy) < n ? (size_t)(end - cause->remedy) : n;
+        const char *end = strstr(remedy, ends[i]);
+        n = end && (size_t)(end - remedy) < n ? (size_t)(end - remedy) : n;
     }
     if (cause)
-        xl_buf_printf(b, "; remedy: %.*s%s", (int)n, cause->remedy,
+        xl_buf_printf(b, "; remedy: %.*s%s", (int)n, remedy,
                       more && n < all ? "; `xlane explain` has more" : "");
 }
 
@@ -166,7 +167,7 @@ static void say_why(guard_compiling *c, const xl_verdict *v)
     if (v->called.n)
         xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
     from_here(b);
-    say_remedy(b, xl_verdict_cause(v), n <= shown);
+    say_remedy(b, xl_verdict_cause(v), xl_str_of(c->name), n <= shown);
 }
 
 xl_error *guard_examine(xl_arena *a, void *ctx)

@@ -686,6 +686,8 @@ static const char *compare_parts(xl_arena *a, const record *old, const xl_cache_
                         reason = blame[b].reason;
                 }
         }
+    if (words.n && old->run.n)
+        xl_buf_printf(&words, " (left of each arrow: run %.*s, right: this run)", XL_FMT(old->run));
     out->words = words.n ? xl_str_dup(a, xl_buf_view(&words)) : (xl_str){ "", 0 };
     xl_buf_fini(&words);
     return reason;

@@ -24,6 +24,21 @@ const xl_cause *xl_cause_of(xl_str word)
     return NULL;
 }
 
+static bool by_torch(xl_str module) { return xl_str_starts(module, XL_STR("SyncTensorsGraph")); }
+
+const char *xl_cause_remedy(const xl_cause *c, xl_str module)
+{
+    static const struct { const char *word, *remedy; } torch[] = {
+#define CAUSE(word, ask, remedy)
+#define TORCH(word, remedy) { word, remedy },
+#include "lane/cause.def"
+    };
+    for (size_t i = 0; i < sizeof torch / sizeof *torch && by_torch(module); i++)
+        if (!strcmp(torch[i].word, c->word))
+            return torch[i].remedy;
+    return c->remedy;
+}
+
 /* ---- causes ------------------------------------------------------------------------------------------------------ */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
 typedef struct { bool arg, dim, first, read_back, grown, carried, returned; } sized;
@@ -269,10 +284,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
     if (!any) {                                            /* flags, options, the frontend's own doing */
         const xl_cause *c = xl_event_cause(e);
         answer(a, v, c);
-        xl_str text = xl_node_text(e, "against_run").n
-                          ? xl_strf(a, "%.*s since run %.*s", XL_FMT(xl_node_text(e, "words")),
-                                    XL_FMT(xl_node_text(e, "against_run")))
-                          : xl_node_text(e, "words");
+        xl_str text = xl_node_text(e, "words");
         if (!text.n)
             text = detail && detail->n ? xl_node_text(detail->kid[0], "text") : xl_strf(a, "%s", c->word);
         seen(a, u, c, text, (xl_str){ "", 0 })->times++;
@@ -752,7 +764,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             u->uncacheable = xl_node_text(e, "uncacheable");
         u->step |=
             xl_node_is(e, "phase", "steady") || xl_node_is(e, "result", "failed") || xl_node_is(e, "result", "stopped");
-        v->torch |= xl_str_starts(xl_node_text(e, "module"), XL_STR("SyncTensorsGraph"));
+        v->torch |= by_torch(xl_node_text(e, "module"));
     }
     if (m)
         count_runs(a, dir, m, mem, nmem);

@@ -14,6 +14,7 @@ typedef enum {
     XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH, XL_ASK_VALUE, XL_ASK_AGAIN, XL_ASK_LOST
 } xl_ask;
 typedef struct { const char *word, *remedy; xl_ask ask; } xl_cause;
+const char *xl_cause_remedy(const xl_cause *c, xl_str module); /* for the frontend that the module is of */
 const xl_cause *xl_verdict_cause(const xl_verdict *v);     /* of a compile; NULL: it was its module's first */
 const xl_cause *xl_cause_of(xl_str word);                  /* NULL: "first", or a word that has no row */
 

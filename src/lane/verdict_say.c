@@ -140,7 +140,7 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
             told[k] = true;
             optax |= u->cause[k].optax;
         }
-        xl_buf_printf(b, "; %s%s\n", u->cause[i].cause->remedy,
+        xl_buf_printf(b, "; %s%s\n", xl_cause_remedy(u->cause[i].cause, u->module),
                       optax ? " (Optax: optax.inject_hyperparams, or a schedule)" : "");
     }
     if (u->ncause > n)

@@ -106,6 +106,32 @@ void xl_diff_dicts(const xl_differ *d, const xl_attr *x, const xl_attr *y, xl_di
     }
 }
 
+/* A sharding in plain words. XLA's own are texts: "{replicated}", "{devices=[2,1]<=[2]}" where each number is of a
+ * dimension. */
+static xl_str sharding_words(xl_differ *d, const xl_attr *a)
+{
+    static const char tiles[] = "{devices=[", rest[] = "last_tile_dim_replicate";
+    xl_str text = a ? xl_say_attr(d->arena, a) : XL_STR("not sharded");
+    if (xl_str_is(text, "{replicated}"))
+        return XL_STR("replicated");
+    if (!xl_str_starts(text, xl_str_of(tiles)))
+        return text;
+    xl_str list = { text.p + sizeof tiles - 1, text.n - (sizeof tiles - 1) };
+    int64_t parts;
+    uint32_t dims = 1, split = 0;
+    list = xl_str_cut(&list, ']');
+    for (size_t i = 0; i < list.n; i++)
+        dims += list.p[i] == ',';
+    dims -= memmem(text.p, text.n, rest, sizeof rest - 1) != NULL;
+    xl_buf b = { 0 };
+    for (uint32_t i = 0; i < dims && xl_str_i64(xl_str_cut(&list, ','), &parts); i++)
+        if (parts > 1)
+            xl_buf_printf(&b, "%s%lld parts in dimension %u", split++ ? ", " : "split into ", (long long)parts, i);
+    xl_str words = split ? xl_str_dup(d->arena, xl_buf_view(&b)) : XL_STR("replicated");
+    xl_buf_fini(&b);
+    return words;
+}
+
 void xl_diff_arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr *after)
 {
     xl_diff_of_arg *c = ctx;
@@ -130,10 +156,15 @@ void xl_diff_arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_att
             x.text = after ? xl_strf(d->arena, "%.*s is now donated", XL_FMT(who))
                            : xl_strf(d->arena, "%.*s is no longer donated", XL_FMT(who));
     } else {
-        x.before = xl_say_attr(d->arena, before);
-        x.after = xl_say_attr(d->arena, after);
-        if (x.kind == XL_DIFF_SHARDING)
-            x.text = xl_strf(d->arena, "%.*s: sharding %.*s -> %.*s", XL_FMT(who), XL_FMT(x.before), XL_FMT(x.after));
+        bool split = xl_str_ends(key, XL_STR(".sharding"));
+        x.before = split ? sharding_words(d, before) : xl_say_attr(d->arena, before);
+        x.after = split ? sharding_words(d, after) : xl_say_attr(d->arena, after);
+        if (split && xl_str_eq(x.before, x.after)) /* what differs has no words */
+            x.text = xl_strf(d->arena, "%.*s is %.*s in another way%.*s", XL_FMT(who), XL_FMT(x.after),
+                             XL_FMT(used_at(d, &x)));
+        else if (split)
+            x.text = xl_strf(d->arena, "%.*s was %.*s, and is %.*s%.*s", XL_FMT(who), XL_FMT(x.before),
+                             XL_FMT(x.after), XL_FMT(used_at(d, &x)));
         else
             x.text = xl_strf(d->arena, "%.*s: %.*s %.*s -> %.*s", XL_FMT(who), XL_FMT(key), XL_FMT(x.before),
                              XL_FMT(x.after));

@@ -79,7 +79,15 @@ TEST(arguments)
         MAIN("%a: tensor<4xf32>", "return %a : tensor<4xf32>"), XL_DIFF_DONATION, "argument 0 is no longer donated");
     one(MAIN("%a: tensor<4xf32> {mhlo.sharding = \"{replicated}\"}", "return %a : tensor<4xf32>"),
         MAIN("%a: tensor<4xf32> {mhlo.sharding = \"{devices=[2]<=[2]}\"}", "return %a : tensor<4xf32>"),
-        XL_DIFF_SHARDING, "argument 0: sharding {replicated} -> {devices=[2]<=[2]}");
+        XL_DIFF_SHARDING, "argument 0 was replicated, and is split into 2 parts in dimension 0");
+    one(MAIN("%a: tensor<4xf32> {mhlo.sharding = \"{devices=[1,2]<=[2] last_tile_dim_replicate}\"}",
+             "return %a : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32>", "return %a : tensor<4xf32>"), XL_DIFF_SHARDING,
+        "argument 0 was replicated, and is not sharded");
+    one(MAIN("%a: tensor<4xf32> {sdy.sharding = #sdy.sharding<@m, [{\"d\"}]>}", "return %a : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32> {sdy.sharding = #sdy.sharding<@m, [{\"d\", ?}]>}", "return %a : tensor<4xf32>"),
+        XL_DIFF_SHARDING, "argument 0 was split over mesh axis 'd' in dimension 0, and is split over mesh axis 'd' "
+        "in dimension 0, and further as the compiler chooses");
     one(MAIN("%a: tensor<4xf32> {mhlo.layout_mode = \"default\"}", "return %a : tensor<4xf32>"),
         MAIN("%a: tensor<4xf32> {mhlo.layout_mode = \"auto\"}", "return %a : tensor<4xf32>"), XL_DIFF_LAYOUT,
         "argument 0: mhlo.layout_mode default -> auto"); /* cause: layout */

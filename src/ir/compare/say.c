@@ -78,10 +78,41 @@ static void element(xl_buf *b, const xl_attr *a, int64_t i)
 
 static void say_axes(xl_buf *b, const xl_axis_ref *a, uint32_t n)
 {
+    xl_buf_puts(b, n == 1 ? "mesh axis " : "mesh axes ");
     for (uint32_t i = 0; i < n; i++) {
-        xl_buf_printf(b, "%s%.*s", i ? ", " : "", XL_FMT(a[i].name));
+        xl_buf_printf(b, "%s'%.*s'", i ? ", " : "", XL_FMT(a[i].name));
         if (a[i].size)
-            xl_buf_printf(b, ":(%lld)%lld", (long long)a[i].pre, (long long)a[i].size);
+            xl_buf_printf(b, " (its part of %lld after %lld)", (long long)a[i].size, (long long)a[i].pre);
+    }
+}
+
+/* "split over mesh axis 'data' in dimension 0", "replicated". */
+static void say_sharding(xl_buf *b, const xl_sharding *s)
+{
+    const char *join = "";
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < s->rank; i++) {
+        open += s->dim[i].open;
+        if (!s->dim[i].naxis)
+            continue;
+        xl_buf_printf(b, "%s", *join ? join : "split over ");
+        say_axes(b, s->dim[i].axis, s->dim[i].naxis);
+        xl_buf_printf(b, " in dimension %u", i);
+        join = ", over ";
+    }
+    if (xl_str_starts(s->mesh, XL_STR("maximal_mesh")))
+        xl_buf_puts(b, "on one device");
+    else if (!*join)
+        xl_buf_puts(b, open ? "split as the compiler chooses" : "replicated");
+    else if (open)
+        xl_buf_printf(b, ", and further as the compiler chooses");
+    if (s->nreplicated && (*join || open)) {
+        xl_buf_puts(b, ", replicated over ");
+        say_axes(b, s->replicated, s->nreplicated);
+    }
+    if (s->nunreduced) {
+        xl_buf_puts(b, ", not yet reduced over ");
+        say_axes(b, s->unreduced, s->nunreduced);
     }
 }
 
@@ -136,20 +167,7 @@ static void say_attr(xl_buf *b, const xl_attr *a, int depth)
         }
         break;
     }
-    case XL_AT_SHARDING:
-        xl_buf_puts(b, "[");
-        for (uint32_t i = 0; i < a->sharding->rank; i++) {
-            xl_buf_puts(b, i ? ", {" : "{");
-            say_axes(b, a->sharding->dim[i].axis, a->sharding->dim[i].naxis);
-            xl_buf_puts(b, a->sharding->dim[i].open ? a->sharding->dim[i].naxis ? ", ?}" : "?}" : "}");
-        }
-        xl_buf_puts(b, "]");
-        if (a->sharding->nreplicated) {
-            xl_buf_puts(b, " replicated {");
-            say_axes(b, a->sharding->replicated, a->sharding->nreplicated);
-            xl_buf_putc(b, '}');
-        }
-        break;
+    case XL_AT_SHARDING: say_sharding(b, a->sharding); break;
     case XL_AT_MESH:
         for (uint32_t i = 0; i < a->mesh->naxis; i++)
             xl_buf_printf(b, "%s%.*s=%lld", i ? ", " : "", XL_FMT(a->mesh->axis[i].name),
