@@ -160,11 +160,9 @@ void xl_diff_arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_att
         x.before = split ? sharding_words(d, before) : xl_say_attr(d->arena, before);
         x.after = split ? sharding_words(d, after) : xl_say_attr(d->arena, after);
         if (split && xl_str_eq(x.before, x.after)) /* what differs has no words */
-            x.text = xl_strf(d->arena, "%.*s is %.*s in another way%.*s", XL_FMT(who), XL_FMT(x.after),
-                             XL_FMT(used_at(d, &x)));
+            x.text = xl_strf(d->arena, "%.*s is %.*s in another way", XL_FMT(who), XL_FMT(x.after));
         else if (split)
-            x.text = xl_strf(d->arena, "%.*s was %.*s, and is %.*s%.*s", XL_FMT(who), XL_FMT(x.before),
-                             XL_FMT(x.after), XL_FMT(used_at(d, &x)));
+            x.text = xl_strf(d->arena, "%.*s was %.*s, and is %.*s", XL_FMT(who), XL_FMT(x.before), XL_FMT(x.after));
         else
             x.text = xl_strf(d->arena, "%.*s: %.*s %.*s -> %.*s", XL_FMT(who), XL_FMT(key), XL_FMT(x.before),
                              XL_FMT(x.after));
