@@ -14,9 +14,11 @@ import causes
 QUICK = {"ragged_epoch", "rate_as_number", "positional_then_keyword", "caches_cleared_in_each_epoch",
          "config_made_in_each_step", "rate_is_static", "step_is_static", "cache_by_concatenation", "sweep_over_widths", "explicit_mesh",
          "replay_in_a_list", "rate_as_a_weakly_typed_array", "bias_correction", "late_mask", "jit_switched_off", "eager_gradient",
-         "history_grows", "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
+         "inference_mode_of_equinox", "dropout_of_flax", "rate_of_equinox", "counter_of_equinox", "list_of_arrays_grows",
+         "rate_of_equinox_as_an_array", "clipping_begins", "history_grows", "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
 PICK = os.environ.get("PICK")
-AGAIN = "identical", "mapped", "names", "cleared", "keywords", "anew", "unused", "shared"
+AGAIN = "identical", "mapped", "names", "cleared", "keywords", "anew", "unused", "unread", "shared"
+CLAIMS = {"lengthened": "elements of argument", "draws": "draws random numbers", "filtered": "(a Python float) took"}
 DONATES = "from jax._src.interpreters import mlir\nmlir._platforms_with_donation.append('xlane')\n"
 wrong = []
 
@@ -51,9 +53,12 @@ for name, c in causes.CASES.items():
         assert answers(text) == c["answers"], text
         assert ("traced again?           yes" in text) == (c["cause"] in AGAIN or
             c["cause"] == "config" and "traced again when" in text), text
-        assert "`_fun`" not in text, text
+        assert "`_fun`" not in text and "donate[" not in text and "mark_sharding" not in text, text
+        assert c.get("says", "") in text, text
+        for word, claim in CLAIMS.items():
+            assert (claim in text) == (word == c["cause"]), (word, text)
         verdict = [line for line in opening.splitlines() if not line.endswith("no recompile")
-                   and not line.startswith("single ops ")]
+                   and not line.startswith("single ops ") and ": the host waited " not in line]
         assert "words" in c or len(verdict) == 1 or c["answers"].count("yes") > 1 or all(remedy in v for v
             in verdict), text
 

@@ -181,7 +181,7 @@ typedef struct {
     char name[128];                                        /* where the module is not called by it, else "" */
     char
         config[2048]; /* the values of jax.config that JAX looks its programs up by, as words: "jax_enable_x64=False" */
-    char call[4096];                                       /* how it was called, see lane/call.h; "": not known */
+    char call[8192];                                       /* how it was called, see lane/call.h; "": not known */
     xl_x64 x64;
     xl_owner owner;
 } guard_told;

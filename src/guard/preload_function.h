@@ -35,11 +35,13 @@ static const char guard_preload_function[] =
     "            info = f.f_locals.get('all_args_info')\n"
     "        f = f.f_back\n"
     "    if own(fun): return None, '', '', ()\n"
-    "    way, at = codes(fun)\n"
+    "    user = unfiltered(fun, f)\n"
+    "    way, at = codes(user)\n"
     "    text = getattr(getattr(info, 'debug_info', None), 'func_src_info', None) or ''\n"
     "    path, _, line = text.partition(' at ')[2].rpartition(':')\n"
-    "    if path and line.isdigit() and (path, int(line)) not in map(begins, way):\n" /* that frame is another
-                                                                                         function's */
+    "    other = user is fun and path and line.isdigit() and (path, int(line)) not in map(begins, way)\n"
+    "    fun = user\n"
+    "    if other:\n" /* that frame is another function's */
     "        fun, way, at = None, [], None if library(path) else (path, int(line))\n"
     "    if at is None: return '', '', '', ()\n"
     "    known = functions.setdefault((at, role), [])\n"
@@ -207,10 +209,61 @@ static const char guard_preload_call[] =
     "    left = {name(i) for i in fixed if i < len(names)} | set(info.static_argnames or ())\n"
     "    left = () if wrapped else left & set(named) - set(kwargs) - set(names[:len(args)])\n"
     "    rows += [(k, 'value', repr(named[k].default)) for k in sorted(left) if plain(named[k].default)]\n"
-    "    around = list(values(fun).items())\n"
+    "    try:\n"
+    "        inner = filter_frame(fun, f)\n"
+    "        found, names = filter_call(fun, inner) if inner else ([], renamed(fun, named, len(args)))\n"
+    "    except Exception: found, names = [], []\n"
+    "    around = list(values(unfiltered(fun, f)).items())\n"
     "    rows += [(k, 'taken', repr(x)) for k, x in around if plain(x)][:64]\n"
     "    rows += [(k, 'held', size(x)) for k, x in around if not plain(x) and size(x)][:32]\n"
+    "    rows += found + names\n"
     "    return chr(10).join(chr(9).join(r) for r in rows if not any(c in s for s in r for c in (chr(9), chr(10))))\n"
+    "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
+
+static const char guard_preload_names[] =
+    "exec(compile('''\n"
+    "def filter_frame(fun, f):\n" /* the call, where equinox.filter_jit made the function */
+    "    file = getattr(fun, '__code__', who.__code__).co_filename\n"
+    "    if not file.endswith('/equinox/_jit.py'): return None\n"
+    "    while f and (f.f_code.co_name, f.f_code.co_filename) != ('_call', file): f = f.f_back\n"
+    "    return f\n"
+    "def unfiltered(fun, f):\n" /* what it was given */
+    "    f = filter_frame(fun, f)\n"
+    "    return f.f_locals['jit_wrapper'].__wrapped__ if f else fun\n"
+    "def renamed(fun, named, n):\n" /* what a wrapper calls args[i] */
+    "    rest = [i for i, p in enumerate(named.values()) if p.kind == p.VAR_POSITIONAL and p.name == 'args']\n"
+    "    who = getattr(fun, '__name__', '')\n"
+    "    return [('argument %d of %s()' % (i + 1, who), 'leaves', 'args %d 1' % (i - rest[0])) for i in range(n)\n"
+    "            if i >= rest[0]][:64] if rest and who else []\n"
+    "def filter_call(fun, f):\n" /* a call of equinox.filter_jit: its values that are no arrays, and names */
+    "    tree, w = sys.modules['jax'].tree_util, f.f_locals['jit_wrapper']\n"
+    "    call, names, rows, more = w._signature.bind(*f.f_locals['args'], **f.f_locals['kwargs']), [], [], []\n"
+    "    for p in w._signature.parameters.values():\n"
+    "        n = len(call.args) - len(names)\n"
+    "        if p.kind == p.VAR_POSITIONAL:\n"
+    "            at = len(names) + 1\n"
+    "            names += ['argument %d of %s()' % (at + i, fun.__name__) for i in range(n)]\n"
+    "        elif n > 0: names.append(p.name)\n"
+    "    def whose(base, path):\n" /* a name of the user's, and what is left of the path */
+    "        if base == 'first': return names[0], path\n"
+    "        if base == 'fun': return ('self', path[1:]) if '__self__' in str(path[:1]) else (fun.__name__, path)\n"
+    "        return names[1 + path[1].idx] if path[0].idx == 0 else path[1].key, path[2:]\n"
+    "    for base, gone, v in (('first', w.donate_first, call.args[:1]), ('fun', w.donate_rest, w.__wrapped__),\n"
+    "                          ('rest', w.donate_rest, (call.args[1:], call.kwargs))):\n"
+    "        spans = []\n"
+    "        for i, (path, x) in enumerate(tree.tree_flatten_with_path(v)[0]):\n"
+    "            name, path = whose(base, path[1:] if base == 'first' else path)\n"
+    "            path = tree.keystr(path)\n"
+    "            if not spans or spans[-1][0] != name: spans.append((name, i, []))\n"
+    "            spans[-1][2].append(path or '.')\n"
+    "            if plain(x) and x is not None:\n"
+    "                rows.append((name + path, 'Python ' + type(x).__name__, repr(x)))\n"
+    "        for name, i, paths in spans:\n"
+    "            told = ' '.join(paths)\n"
+    "            told = '' if told.count(' ') >= len(paths) or len(told) > 2500 else ' ' + told\n"
+    "            label = 'dynamic_%s[%r] %d %d' % ('donate' if gone else 'nodonate', base, i, len(paths))\n"
+    "            more.append((name, 'leaves', label + told))\n"
+    "    return rows[:64], more\n"
     "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
 
 static const char guard_preload_compiler[] =
@@ -235,7 +288,7 @@ static const char guard_preload_compiler[] =
     "def told_call():\n"
     "    try: text = call()\n"
     "    except Exception: return ''\n"
-    "    return text if len(text) < 4000 else text[:4000].rpartition(chr(10))[0]\n" /* whole lines */
+    "    return text if len(text) < 8000 else text[:8000].rpartition(chr(10))[0]\n" /* whole lines */
     "def guard():\n"
     "    import ctypes, os\n"
     "    return ctypes.PyDLL(os.environ['XLANE_GUARD_LIBRARY'], os.RTLD_NOLOAD | os.RTLD_NOW)\n"

@@ -26,15 +26,18 @@ static bool find(xl_str call, xl_str name, bool meta, row *out)
 }
 
 static bool taken(const row *r) { return xl_str_is(r->kind, "taken"); }
+static bool filtered(const row *r) { return xl_str_starts(r->kind, XL_STR("Python ")); } /* by equinox.filter_jit */
 static bool fixed(const row *r) /* a static argument */
 {
-    return xl_str_is(r->kind, "value") || xl_str_is(r->kind, "object") || xl_str_is(r->kind, "anew") ||
+    return filtered(r) || xl_str_is(r->kind, "value") || xl_str_is(r->kind, "object") || xl_str_is(r->kind, "anew") ||
            xl_str_is(r->kind, "parts");
 }
 
-/* "`x`" or "static argument `x`". */
+/* "`x`", "static argument `x`", or "argument `x` (a Python float)". */
 static xl_str called(xl_arena *a, const row *r)
 {
+    if (filtered(r))
+        return xl_strf(a, "argument `%.*s` (a %.*s)", XL_FMT(r->name), XL_FMT(r->kind));
     return xl_strf(a, "%s`%.*s`", taken(r) ? "" : "static argument ", XL_FMT(r->name));
 }
 
@@ -59,9 +62,9 @@ static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str
         if (!same_kind || !fixed(&y))
             continue;
         xl_str type = y.value, rest = y.value;
-        if (xl_str_is(y.kind, "value")) {                  /* it says more than the object that it is a field of */
+        if (xl_str_is(y.kind, "value") || filtered(&y)) {  /* it says more than the object that it is a field of */
             *how = xl_strf(a, "for %.*s, which has another value", XL_FMT(called(a, &y)));
-            return "unused";
+            return filtered(&y) ? "unread" : "unused";
         }
         type = xl_str_cut(&rest, ' ');
         bool anew = xl_str_is(y.kind, "anew"), parts = xl_str_is(y.kind, "parts"),
@@ -134,7 +137,8 @@ xl_str xl_call_values(xl_arena *a, xl_str before, xl_str after)
         xl_str rest = after;
         for (row y, x; next(&rest, &y);) {
             if (taken(&y) != (pass == 1) || !find(before, y.name, false, &x) || !xl_str_eq(x.kind, y.kind) ||
-                xl_str_eq(x.value, y.value) || !(taken(&y) || xl_str_is(y.kind, "value")) || n++ >= MOST)
+                xl_str_eq(x.value, y.value) || !(taken(&y) || filtered(&y) || xl_str_is(y.kind, "value")) ||
+                n++ >= MOST)
                 continue;
             xl_buf_printf(&b, "%s%.*s changed from %.*s to %.*s", b.n ? "; " : "", XL_FMT(called(a, &y)),
                           XL_FMT(x.value), XL_FMT(y.value));
@@ -170,11 +174,6 @@ xl_str xl_call_value(xl_arena *a, xl_str before, xl_str after, xl_str from, xl_s
 /* ---- what the function takes from its surroundings --------------------------------------------------------------- */
 static const char length_of[] = "the length of `", shape_of[] = "the shape of `";
 
-bool xl_call_is_held(xl_str what)
-{
-    return xl_str_starts(what, xl_str_of(length_of)) || xl_str_starts(what, xl_str_of(shape_of));
-}
-
 /* It is that length, or as much more or less each time. */
 static bool follows(const row *x, const row *y, xl_str from, xl_str to)
 {
@@ -203,16 +202,59 @@ bool xl_call_held(xl_arena *a, xl_str before, xl_str after, xl_str *what, xl_str
     return found;
 }
 
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+/* The n-th word of a list, or the whole of it where it has fewer. */
+static xl_str nth(xl_str list, int64_t n)
+{
+    xl_str word = xl_str_cut(&list, ' ');
+    while (n-- > 0)
+        word = xl_str_cut(&list, ' ');
+    return word;
+}
+
+xl_str xl_call_name(xl_arena *a, xl_str call, xl_str label)
+{
+    for (row r; next(&call, &r);) {
+        xl_str base = xl_str_is(r.kind, "leaves") ? xl_str_cut(&r.value, ' ') : (xl_str){ "", 0 }, rest = label;
+        int64_t k, first, count;
+        if (!base.n || !xl_str_starts(label, base) || label.n == base.n || label.p[base.n] != '[')
+            continue;
+        rest.p += base.n + 1;
+        rest.n -= base.n + 1;
+        if (!xl_str_i64(xl_str_cut(&rest, ']'), &k) || !xl_str_i64(xl_str_cut(&r.value, ' '), &first) ||
+            !xl_str_i64(xl_str_cut(&r.value, ' '), &count) || k < first || k >= first + count)
+            continue;
+        xl_str path = nth(r.value, k - first);
+        path.n = xl_str_is(path, ".") ? 0 : path.n;
+        bool number = xl_str_starts(r.name, XL_STR("argument ")) && (path.n || rest.n);
+        return xl_strf(a, "%.*s%s%.*s%.*s", XL_FMT(r.name), number ? " at " : "", XL_FMT(path), XL_FMT(rest));
+    }
+    return label;
+}
+
+xl_str xl_call_names(xl_arena *a, xl_str call)
+{
+    xl_buf b = { 0 };
+    for (row r; next(&call, &r);)
+        if (xl_str_is(r.kind, "leaves"))
+            xl_buf_printf(&b, "%.*s\tleaves\t%.*s\n", XL_FMT(r.name), XL_FMT(r.value));
+    xl_str out = xl_str_dup(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return out;
+}
+
 /* 1: the call has an argument of that name of a weak type, 0: it has not, -1: not known. */
-static int is_weak(xl_str call, xl_str name, xl_str *kind)
+static int is_weak(xl_arena *a, xl_str call, xl_str name, xl_str *kind)
 {
     static const xl_str head = { "weak ", 5 };
+    xl_str rest = call;
     int found = -1;
-    for (row r; next(&call, &r);) {
+    for (row r; next(&rest, &r);) {
         if (!xl_str_is(r.kind, "weak") || !xl_str_starts(r.name, head))
             continue;
         found = found < 0 ? 0 : found;                     /* the row `weak types` comes first */
-        if (!xl_str_is(r.value, "known") && xl_str_eq((xl_str){ r.name.p + head.n, r.name.n - head.n }, name)) {
+        xl_str label = { r.name.p + head.n, r.name.n - head.n };
+        if (!xl_str_is(r.value, "known") && xl_str_eq(xl_call_name(a, call, label), name)) {
             *kind = r.value;
             return 1;
         }
@@ -220,10 +262,10 @@ static int is_weak(xl_str call, xl_str name, xl_str *kind)
     return found;
 }
 
-bool xl_call_weak(xl_str before, xl_str after, xl_str name, bool *was, bool *is, xl_str *kind)
+bool xl_call_weak(xl_arena *a, xl_str before, xl_str after, xl_str name, bool *was, bool *is, xl_str *kind)
 {
     *kind = (xl_str){ "", 0 };
-    int x = is_weak(before, name, kind), y = is_weak(after, name, kind);
+    int x = is_weak(a, before, name, kind), y = is_weak(a, after, name, kind);
     *was = x > 0;
     *is = y > 0;
     return x >= 0 && y >= 0 && name.n;

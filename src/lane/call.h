@@ -3,8 +3,11 @@
  * NAME<tab>KIND<tab>VALUE, as guard/preload_function.h writes them: `cleared` (how often JAX's caches were emptied),
  * `form` (positional arguments, keywords), static arguments (`value`, `object` with its hash, `anew` where objects
  * compare by identity, `parts` where what they consist of does), the structure of the others (`tree`, named `passed
- * x`), those of a weak type (`weak`, named `weak x`; a row `weak types` says that they are known), Python values of the
- * function's surroundings (`taken`), and the sizes of lists and arrays there (`held`). Texts are in the arena. */
+ * x`), Python values among the arguments of equinox.filter_jit (`Python float`), the names of arguments that a wrapper
+ * passes on under its own (`leaves`: its name of a list, the number of the first, how many, and the path of each or
+ * `.`, where the paths are known), those of a weak type (`weak`, named `weak x`; a row `weak types` says that they are
+ * known), Python values of the function's surroundings (`taken`), and the sizes of lists and arrays there (`held`).
+ * Texts are in the arena. */
 #ifndef XL_LANE_CALL_H
 #define XL_LANE_CALL_H
 
@@ -24,10 +27,14 @@ xl_str xl_call_value(xl_arena *a, xl_str before, xl_str after, xl_str x, xl_str 
 /* A list or array of the function's surroundings that has another size, where no other value changed but with it: what,
  * as "the length of `replay` (a list)", and its sizes; false: there is none. */
 bool xl_call_held(xl_arena *a, xl_str before, xl_str after, xl_str *what, xl_str *from, xl_str *to);
-bool xl_call_is_held(xl_str what); /* whether a text is such a `what` */
+
+/* An argument that the program calls `label`, as the user calls it: "model.weight", or "argument 2 of step()"; `label`
+ * itself where no wrapper gave it. */
+xl_str xl_call_name(xl_arena *a, xl_str call, xl_str label);
+xl_str xl_call_names(xl_arena *a, xl_str call);            /* the rows that that needs, for another process */
 
 /* Whether the types of the argument of that name were weak in each call; false: not known. *kind: "a Python number" or
  * "a weakly typed array" where it was, empty: not known which. */
-bool xl_call_weak(xl_str before, xl_str after, xl_str name, bool *was, bool *is, xl_str *kind);
+bool xl_call_weak(xl_arena *a, xl_str before, xl_str after, xl_str name, bool *was, bool *is, xl_str *kind);
 
 #endif

@@ -284,6 +284,9 @@ static void remember_on_disk(xl_arena *a, xl_contracts *c, const record *r, xl_s
     xl_json_put_text(&j, "hash", r->hash);
     if (r->site.function.n)
         xl_json_put_str(&j, "function", r->site.function);
+    xl_str names = xl_call_names(a, r->site.call);
+    if (names.n)
+        xl_json_put_str(&j, "names", names);
     if (r->site.x64)
         xl_json_put_bool(&j, "x64", r->site.x64 == XL_X64_ON);
     xl_json_key(&j, "parts");
@@ -363,7 +366,7 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         const xl_node *hash = err ? NULL : xl_node_get(n, "hash"), *run = err ? NULL : xl_node_get(n, "run"),
                       *parts = err ? NULL : xl_node_get(n, "parts"), *script = err ? NULL : xl_node_get(n, "script"),
                       *function = err ? NULL : xl_node_get(n, "function"),
-                      *x64 = err ? NULL : xl_node_get(n, "x64");
+                      *x64 = err ? NULL : xl_node_get(n, "x64"), *names = err ? NULL : xl_node_get(n, "names");
         xl_error_free(err);
         if (script && !xl_str_is(script->s, c->script))
             continue;
@@ -378,6 +381,8 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         r->run = xl_str_dup(&r->arena, run->s);
         if (function && function->kind == XL_NODE_STR)
             r->site.function = xl_str_dup(&r->arena, function->s);
+        if (names && names->kind == XL_NODE_STR)
+            r->site.call = xl_str_dup(&r->arena, names->s);
         if (x64 && x64->kind == XL_NODE_BOOL)
             r->site.x64 = x64->b ? XL_X64_ON : XL_X64_OFF;
         r->n = (uint32_t)parts->n;
@@ -389,6 +394,18 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         while (*tail)
             tail = &(*tail)->next;
         *tail = r;
+    }
+}
+
+/* Calls the program's arguments what the user does, where a wrapper has names of its own for them. */
+static void name_arguments(record *r)
+{
+    xl_func *f = xl_module_entry(r->m);
+    for (uint32_t i = 0; f && f->body && i < f->body->narg; i++) {
+        xl_val *v = &f->val[f->body->arg[i].id];
+        xl_str label = xl_loc_label(r->m, v->loc), name = xl_call_name(&r->arena, r->site.call, label);
+        if (!xl_str_eq(name, label))
+            v->loc = xl_loc_name(r->m, name, v->loc);
     }
 }
 
@@ -406,6 +423,7 @@ static void need_program(xl_arena *a, xl_contracts *c, record *r)
     if (r->m) {
         r->m->arena.oom = a->oom;
         r->arena.oom = a->oom;
+        name_arguments(r);
         number_ops(r);
     }
 }
@@ -910,14 +928,56 @@ static void called_otherwise(xl_arena *a, const record *best, const xl_compile_s
                 const char *use = memmem(d->text.p, d->text.n, ", used by ", 10);
                 size_t n = use ? (size_t)(use - d->text.p) : d->text.n;
                 d->part = name;
-                d->text = xl_strf(a, "%.*s (%.*s)%.*s", (int)n, d->text.p, XL_FMT(name), (int)(d->text.n - n),
-                                  d->text.p + n);
+                bool own = xl_str_ends(name, XL_STR(")")); /* it has parentheses already */
+                d->text = xl_strf(a, "%.*s%s%.*s%s%.*s", (int)n, d->text.p, own ? ", " : " (", XL_FMT(name),
+                                  own ? "" : ")", (int)(d->text.n - n), d->text.p + n);
                 named = true;
             }
         }
     }
     if (!named)
         v->values = xl_call_values(a, best->site.call, site->call);
+}
+
+/* Does it draw random numbers? JAX does so in functions of its own; a key that is made, split or folded draws none. */
+static bool draws_in(const xl_region *r)
+{
+    for (uint32_t i = 0; r && i < r->nop; i++) {
+        if (r->op[i]->code == XL_OP_RNG || r->op[i]->code == XL_OP_RNG_BIT_GENERATOR)
+            return true;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            if (draws_in(r->op[i]->region[k]))
+                return true;
+    }
+    return false;
+}
+static bool draws(const xl_module *m)
+{
+    static const char *const names[] = { "_uniform", "_randint", "_shuffle" };
+    bool ops = false, named = false, threefry = false;
+    for (uint32_t f = 0; f < m->nfunc; f++) {
+        ops |= draws_in(m->func[f]->body);
+        threefry |= xl_str_is(m->func[f]->name, "threefry2x32");
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            named |= xl_str_is(m->func[f]->name, names[i]);
+    }
+    return ops || (named && threefry);
+}
+
+/* Only one of the programs draws random numbers, as with dropout. */
+static void find_draws(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *v)
+{
+    bool was = draws(before), is = draws(after);
+    xl_diff *most = NULL;
+    for (uint32_t i = 0; i < v->ndiff && was != is; i++) {
+        xl_diff *d = &v->diff[i];
+        d->draws = d->kind == XL_DIFF_OP && !d->follows;
+        if (d->draws && (!most || d->ops > most->ops))
+            most = d;
+    }
+    if (most)
+        most->text = xl_strf(a, "only %s program draws random numbers: %.*s", was ? "the earlier" : "this",
+                             XL_FMT(most->text));
 }
 
 /* Options that JAX derives: by which arguments and results have shardings, and by whether a program calls back into
@@ -977,6 +1037,8 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
         if (near->here)
             find_returned(best->m, m, out);
         option_follows(a, out);
+        if (!strcmp(out->reason, "op"))
+            find_draws(a, best->m, m, out);
         if (near->here)
             called_otherwise(a, best, site, out);
     } else {
@@ -1032,6 +1094,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     now->n = key->n;
     if (m) {
         m->arena.oom = a->oom;
+        name_arguments(now);
         number_ops(now);
     }
     now->helper = xl_contract_helper(m, site->owner);
@@ -1116,6 +1179,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
             xl_json_put_bool(j, "read_back", true);
         if (d->grown || d->carried)
             xl_json_put_bool(j, d->grown ? "grown" : "carried", true);
+        if (d->draws)
+            xl_json_put_bool(j, "draws", true);
         if (d->optax)
             xl_json_put_text(j, "library", "optax");
         if (d->returned)

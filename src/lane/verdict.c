@@ -58,14 +58,29 @@ static const xl_cause *finer(xl_str reason, xl_str what, sized s)
         return xl_cause_of(s.arg ? XL_STR("returned") : XL_STR("op"));
     return xl_cause_of(what);
 }
+/* By what of the call or the program it is. */
+static const xl_cause *part_cause(xl_str what, xl_str part)
+{
+    static const struct { const char *what, *head, *word; } row[] = {
+        { "constant", "static argument `", "static" },  { "constant", "argument `", "filtered" },
+        { "constant", "the length of `", "collected" }, { "constant", "the shape of `", "collected" },
+        { "args", "elements of argument ", "lengthened" },
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        if (xl_str_is(what, row[i].what) && xl_str_starts(part, xl_str_of(row[i].head)))
+            return xl_cause_of(xl_str_of(row[i].word));
+    return NULL;
+}
+
 static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
 {
+    const xl_cause *known = part_cause(xl_node_text(d, "what"), xl_node_text(d, "part"));
     if ((xl_node_is(d, "what", "identical") || xl_node_is(d, "what", "order")) && xl_node_text(e, "way").n)
         return xl_cause_of(xl_node_text(e, "way"));
-    if (xl_node_is(d, "what", "constant") && xl_str_starts(xl_node_text(d, "part"), XL_STR("static argument ")))
-        return xl_cause_of(XL_STR("static"));
-    if (xl_node_is(d, "what", "constant") && xl_call_is_held(xl_node_text(d, "part")))
-        return xl_cause_of(XL_STR("collected"));
+    if (known)
+        return known;
+    if (xl_node_is(d, "what", "op") && xl_node_flag(d, "draws"))
+        return xl_cause_of(XL_STR("draws"));
     if (xl_node_is(d, "what", "identical") && xl_node_text(e, "config").n)
         return xl_cause_of(XL_STR("config"));
     if (xl_node_is(d, "what", "identical") && xl_node_is(e, "reason", "identical") &&
@@ -86,10 +101,11 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
             continue;
         if (v->way && (d->kind == XL_DIFF_IDENTICAL || d->kind == XL_DIFF_ORDER))
             return xl_cause_of(xl_str_of(v->way));
-        if (d->kind == XL_DIFF_CONSTANT && xl_str_starts(d->part, XL_STR("static argument ")))
-            return xl_cause_of(XL_STR("static"));
-        if (d->kind == XL_DIFF_CONSTANT && xl_call_is_held(d->part))
-            return xl_cause_of(XL_STR("collected"));
+        const xl_cause *known = part_cause(reason, d->part);
+        if (known)
+            return known;
+        if (d->draws)
+            return xl_cause_of(XL_STR("draws"));
         if (d->kind == XL_DIFF_IDENTICAL && !strcmp(v->reason, "identical") && (v->config.n || v->words.n || v->mapped))
             return xl_cause_of(v->config.n ? XL_STR("config") : v->words.n ? XL_STR("names") : XL_STR("mapped"));
         return finer(reason, reason,
@@ -225,14 +241,14 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         answer(a, v, c);
         bool sized = xl_node_get(d, "arg") &&
                      (xl_str_is(what, "shape") || xl_str_is(what, "dtype") || xl_str_is(what, "weak-type"));
-        bool listed = xl_node_get(d, "arg") && xl_str_is(what, "args");
+        bool listed = xl_node_get(d, "arg") && xl_str_is(what, "args") && !xl_node_text(d, "part").n;
         bool number = xl_str_is(what, "constant") && xl_node_text(d, "before").n < 24 &&
                       xl_node_text(d, "after").n < 24 &&
                       !xl_str_starts(xl_node_text(d, "after"), XL_STR("argument ")) &&
                       !xl_str_starts(xl_node_text(d, "before"), XL_STR("argument "));
         xl_cause_seen *s;
         if (sized) {
-            xl_str who = name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(name))
+            xl_str who = name.n ? xl_say_argument(a, name)
                                 : xl_strf(a, "argument %.0f", xl_node_num(d, "arg", 0));
             if (xl_node_get(d, "dim"))
                 who = xl_strf(a, "%.*s dimension %.0f", XL_FMT(who), xl_node_num(d, "dim", 0));
@@ -275,7 +291,8 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         if (listed) {
             xl_str text = xl_node_text(d, "text");
             const char *end = memmem(text.p, text.n, " was ", 5);
-            add_value(a, s, end ? (xl_str){ text.p + 9, (size_t)(end - text.p) - 9 } : text); /* after "argument " */
+            size_t head = text.n > 9 && text.p[9] == '`' ? 9 : 0; /* "argument " */
+            add_value(a, s, end ? (xl_str){ text.p + head, (size_t)(end - text.p) - head } : text);
         } else if (sized || number || xl_str_eq(s->what, xl_node_text(d, "part"))) {
             add_value(a, s, xl_node_text(d, "before"));
             add_value(a, s, xl_node_text(d, "after"));
@@ -335,10 +352,10 @@ static bool buckets(const xl_run_unit *u, const xl_cause_seen *c)
     return c->nvalue >= 2 && c->nvalue <= SIZES && c->number > 0 && (early || seldom);
 }
 
-/* "static argument `step`" of a sentence that has it, or empty. */
+/* "argument `step`" of a sentence that has it, or empty. */
 static xl_str argument_of(xl_str text)
 {
-    static const char head[] = "static argument `";
+    static const char head[] = "argument `";
     const char *at = memmem(text.p, text.n, head, sizeof head - 1), *end = text.p + text.n;
     const char *close = at ? memchr(at + sizeof head - 1, '`', (size_t)(end - at) - (sizeof head - 1)) : NULL;
     return close ? (xl_str){ at, (size_t)(close - at) + 1 } : (xl_str){ "", 0 };
@@ -359,7 +376,7 @@ static bool modes(const xl_run_unit *u, const xl_cause_seen *c)
     for (size_t i = 0; i < u->ncause; i++)
         if (u->cause[i].cause->ask == XL_ASK_AGAIN)
             return false;
-    return c->times == 1 && u->compiles == 2 && xl_str_starts(c->values, XL_STR("static argument ")) &&
+    return c->times == 1 && u->compiles == 2 && argument_of(c->values).n &&
            c->number > 0 && 2 * c->number <= (double)u->runs && u->runs >= 8;
 }
 

@@ -131,7 +131,7 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
     for (size_t i = 0, lines = 0; i < u->ncause; i++) { /* causes of one remedy share a line */
         if (!show[i] || told[i])
             continue;
-        bool optax = false;
+        bool optax = false, minus = false;
         for (size_t k = i; k < u->ncause; k++) {
             if (!show[k] || u->cause[k].cause != u->cause[i].cause)
                 continue;
@@ -139,9 +139,12 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
             say_cause(&u->cause[k], u->ncause == 1 && u->cause[k].times + 1 >= all, b);
             told[k] = true;
             optax |= u->cause[k].optax;
+            minus |= u->cause[k].optax && u->cause[k].nvalue && xl_str_starts(u->cause[k].value[0], XL_STR("-"));
         }
-        xl_buf_printf(b, "; %s%s\n", xl_cause_remedy(u->cause[i].cause, u->module),
-                      optax ? " (Optax: optax.inject_hyperparams, or a schedule)" : "");
+        xl_buf_printf(b, "; %s%s%s\n", xl_cause_remedy(u->cause[i].cause, u->module),
+                      optax ? " (Optax: optax.inject_hyperparams, or a schedule)" : "",
+                      minus ? "; a learning rate of 0.1 is -0.1 in a program of Optax, which subtracts the update"
+                            : "");
     }
     if (u->ncause > n)
         xl_buf_printf(b, "    and %zu more: the list of --all has them\n", u->ncause - n);

@@ -138,7 +138,7 @@ void xl_weak_find(xl_arena *a, const xl_module *before, const xl_module *after, 
     uint32_t n = 0, narg = 0, at = 0;
     uint64_t others = otherwise(v), weak = 0;
     xl_str kind = { "", 0 };
-    bool was, is, told = xl_call_weak(v->call_before, v->call_after, XL_STR("?"), &was, &is, &kind);
+    bool was, is, told = xl_call_weak(a, v->call_before, v->call_after, XL_STR("?"), &was, &is, &kind);
     weak_args by = told ? (weak_args){ 0, 0 } : by_programs(before, after, same_work, v);
     while (argument(after, narg))
         narg++;
@@ -148,7 +148,7 @@ void xl_weak_find(xl_arena *a, const xl_module *before, const xl_module *after, 
     for (uint32_t i = 0; i < narg; i++) {
         bool changed = i < 63 && by.changed >> i & 1, number = i < 63 && by.number >> i & 1;
         if (told && !(others & XL_DIFF_ARG(i)))
-            changed = xl_call_weak(v->call_before, v->call_after, xl_loc_label(after, argument(after, i)->loc), &was,
+            changed = xl_call_weak(a, v->call_before, v->call_after, xl_loc_label(after, argument(after, i)->loc), &was,
                                    &is, &kind) && was != is, number = is;
         if (!changed)
             continue;

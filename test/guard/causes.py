@@ -156,7 +156,7 @@ w, x = data(16, 4), data(8)
 for i in range(10):
     w = step(w, x, clip=i >= 7)
 """)
-plant("evaluation_mode", "op", BRANCH, """
+plant("evaluation_mode", "draws", BRANCH, """
 @functools.partial(jax.jit, static_argnums=3)
 def model(w, x, key, train):
     h = jnp.tanh(x @ w)
@@ -166,7 +166,66 @@ def model(w, x, key, train):
 w, x, key = data(16, 4), data(8), jax.random.key(0)
 for i in range(9):
     model(w, x, key, i % 3 != 2)
-""", words="; two values and two programs, as of a flag for training")
+""", words="; where that is dropout, on in training and off in evaluation, two programs are right")
+plant("inference_mode_of_equinox", "draws", BRANCH, """
+import equinox as eqx
+class Net(eqx.Module):
+    inner: eqx.nn.Linear
+    drop: eqx.nn.Dropout
+    def __init__(self, key):
+        self.inner, self.drop = eqx.nn.Linear(16, 4, key=key), eqx.nn.Dropout(0.5)
+    def __call__(self, x, key):
+        return self.drop(jax.nn.relu(self.inner(x)), key=key)  # LINE
+@eqx.filter_jit
+def forward(net, x, key):
+    return jnp.mean(jax.vmap(net)(x, jax.random.split(key, len(x))))
+net, x, key = Net(jax.random.key(0)), data(8), jax.random.key(1)
+for i in range(9):
+    forward(net if i % 3 < 2 else eqx.nn.inference_mode(net), x, key)
+""", says="argument `net.drop.inference` (a Python bool) changed from False to True")
+plant("dropout_of_flax", "draws", BRANCH, """
+import flax.linen as nn
+class Net(nn.Module):
+    @nn.compact
+    def __call__(self, x, train):
+        x = nn.relu(nn.Dense(4)(x))
+        return nn.Dropout(0.5, deterministic=not train)(x).mean()  # LINE
+net, x, key = Net(), data(8), jax.random.key(1)
+params = net.init(key, x, False)
+@functools.partial(jax.jit, static_argnames="train")
+def forward(params, x, key, train):
+    return net.apply(params, x, train, rngs={"dropout": key})
+for i in range(9):
+    forward(params, x, key, train=i % 3 < 2)
+""", says="static argument `train` changed from True to False")
+plant("rate_of_equinox", "filtered", VALUE, """
+import equinox as eqx
+@eqx.filter_jit
+def step(net, x, lr):
+    g = eqx.filter_grad(lambda net: jnp.mean(jax.vmap(net)(x) ** 2))(net)
+    return eqx.apply_updates(net, jax.tree.map(lambda g: lr * g, g))  # LINE
+net, x = eqx.nn.Linear(16, 4, key=jax.random.key(0)), data(8)
+for i in range(8):
+    net = step(net, x, -0.1 / 2 ** (i // 2))
+""", says="argument `lr` (a Python float) took -0.1, -0.05, -0.025, -0.0125 at ")
+plant("counter_of_equinox", "unread", NO, """
+import equinox as eqx
+@eqx.filter_jit
+def step(w, count):
+    return w * 0.9 + 1
+w = data(8)
+for i in range(8):
+    w = step(w, i)  # LINE
+""", says="for argument `count` (a Python int), which has another value")
+plant("list_of_arrays_grows", "lengthened", SHAPE, """
+@jax.jit
+def step(w, history):
+    return w - 0.1 * sum(history) / len(history)  # LINE
+w, history = data(1)[0], []
+for i in range(8):
+    history.append(w)
+    w = step(w, history)
+""", says="elements of argument `history` took 1, 2, 3, 4, 5, 6, 7, 8 at ")
 plant("deeper_unroll", "op", BRANCH, """
 @functools.partial(jax.jit, static_argnums=1)
 def rollout(x, n):
@@ -1013,3 +1072,14 @@ for i in range(8):
     w = step(w, x, rate)
     rate = jnp.asarray(0.1 * 0.9 ** i)
 """, words="argument `rate` took an array, a weakly typed array at ")
+
+healthy("rate_of_equinox_as_an_array", """
+import equinox as eqx
+@eqx.filter_jit
+def step(net, x, lr):
+    g = eqx.filter_grad(lambda net: jnp.mean(jax.vmap(net)(x) ** 2))(net)
+    return eqx.apply_updates(net, jax.tree.map(lambda g: lr * g, g))
+net, x = eqx.nn.Linear(16, 4, key=jax.random.key(0)), data(8)
+for i in range(8):
+    net = step(net, x, jnp.asarray(-0.1 / 2 ** (i // 2)))
+""")

@@ -30,8 +30,10 @@ typedef struct {
     bool perhaps;                                          /* or a number that only happens to change as a size does */
     bool recast;                                           /* CONSTANT: of another dtype */
     bool again;   /* ARGS: the other program has some of the same call */
+    bool listed;  /* ARGS: it is an element of a list whose length is told (its `part`) */
     bool makes;   /* OP: they make arrays from numbers alone, or are of lines that both programs have */
     bool forms;   /* OP: they only change a form or a dtype */
+    bool draws;   /* OP, for the caller: only one of the programs draws random numbers */
     bool at_call; /* OP: they came or went where the program is called, or their line is not known */
     bool optax;                                            /* of a constant: its reader is of Optax */
     bool own_line;                                         /* of a constant: only b has the line of its reader */
@@ -43,7 +45,7 @@ typedef struct {
     uint64_t reads; /* of an op: XL_DIFF_ARG of each argument that it depends on, or meets in the next op that computes
                        something */
     xl_str from;                                           /* an argument of PyTorch/XLA's: the line it is from */
-    xl_str part;                                           /* what of an op: "stablehlo.slice start_indices" */
+    xl_str part; /* what of an op: "stablehlo.slice start_indices"; ARGS: "elements of argument `history`" */
     xl_str text;                                           /* the whole sentence */
 } xl_diff;
 
@@ -67,6 +69,8 @@ uint64_t *xl_module_lines(xl_arena *arena, const xl_module *m, uint32_t *n);
 /* Short words for a person: "[0, 1]", "LT", "2x3xf32", "0.1". NULL gives "none". */
 xl_str xl_say_attr(xl_arena *arena, const xl_attr *a);
 xl_str xl_say_type(xl_arena *arena, const xl_type *t);
+/* "argument `x`"; of a name that says so itself ("argument 2 of step()") no more. */
+xl_str xl_say_argument(xl_arena *arena, xl_str name);
 /* Pairs up two sequences of keys: match[i] is the index in b of a's i-th, or -1; increasing. Good for thousands of
  * keys with local changes; where little is alike it gives up early and pairs less. */
 void xl_align(xl_arena *tmp, const uint64_t *a, uint32_t na, const uint64_t *b, uint32_t nb, int32_t *match);

@@ -64,7 +64,7 @@ static xl_str used_at(const xl_differ *d, const xl_diff *x)
 static xl_str arg_words(xl_differ *d, const xl_func *f, const xl_diff *x)
 {
     if (x->name.n) /* as the user wrote it; JSON has the number too */
-        return xl_strf(d->arena, "argument `%.*s`", XL_FMT(x->name));
+        return xl_say_argument(d->arena, x->name);
     xl_str name = traced_words(d, f, (uint32_t)x->arg, x->from);
     return name.n ? xl_strf(d->arena, "argument %d (%.*s)", x->arg, XL_FMT(name))
                   : xl_strf(d->arena, "argument %d", x->arg);
@@ -309,9 +309,70 @@ static bool of_same_call(const xl_func *f, uint32_t i, const xl_func *other)
     return false;
 }
 
+/* Elements of one list, by what stands before and after their number in a name: "history" and "['x']" of
+ * "history[3]['x']". */
+typedef struct { xl_str list, rest; int64_t number; } element;
+
+static bool element_at(xl_str name, size_t at, element *e)
+{
+    xl_str rest = { name.p + at + 1, name.n - at - 1 }, number = xl_str_cut(&rest, ']');
+    *e = (element){ .list = { name.p, at }, .rest = { number.p + number.n + 1, 0 } };
+    e->rest.n = rest.p ? rest.n : 0;
+    return at && name.p[at] == '[' && rest.p && xl_str_i64(number, &e->number);
+}
+
+/* How many there are of that type from the first on, none of them missing: 0, or what the program reads. */
+static int64_t count_elements(const xl_func *f, const element *e, const xl_type *type)
+{
+    int64_t n = 0, met = 0;
+    for (uint32_t i = 0; i < xl_diff_nargs(f); i++) {
+        xl_str name = xl_diff_arg_name(f, i);
+        element x;
+        if (xl_str_starts(name, e->list) && element_at(name, e->list.n, &x) && xl_str_eq(x.rest, e->rest) &&
+            xl_type_eq(xl_diff_arg_type(f, i), type)) {
+            met++;
+            n = x.number >= n ? x.number + 1 : n;
+        }
+    }
+    return met == n ? n : 0;
+}
+
+/* An argument that came or went with the length of a list of arrays: told once, as that. */
+static bool of_list(xl_differ *d, const xl_func *f, uint32_t i, bool came)
+{
+    const xl_func *other = xl_module_entry(came ? d->a : d->b);
+    xl_str name = xl_diff_arg_name(f, i);
+    element e;
+    int64_t n = 0, before = 0;
+    for (size_t at = 1; at < name.n && !(n && before); at++) {
+        if (name.p[at] != '[' || !element_at(name, at, &e))
+            continue;
+        n = count_elements(f, &e, xl_diff_arg_type(f, i));
+        before = count_elements(other, &e, xl_diff_arg_type(f, i));
+    }
+    if (n <= before || !before)
+        return false;
+    xl_diff x = about_arg(d, f, i, XL_DIFF_ARGS);
+    xl_str who = xl_say_argument(d->arena, e.list);
+    x.part = xl_strf(d->arena, "elements of %.*s", XL_FMT(who));
+    for (uint32_t k = 0; k < d->n; k++)
+        if (xl_str_eq(d->list[k].part, x.part))
+            return true;
+    x.before = xl_strf(d->arena, "%lld", (long long)(came ? before : n));
+    x.after = xl_strf(d->arena, "%lld", (long long)(came ? n : before));
+    x.text = xl_strf(d->arena, "%.*s has %.*s elements that the program reads, and had %.*s%.*s",
+                     XL_FMT(who), XL_FMT(x.after), XL_FMT(x.before), XL_FMT(used_at(d, &x)));
+    xl_diff_size(d, came ? before : n, came ? n : before);
+    d->arguments = true;
+    xl_diff_note(d, x);
+    return true;
+}
+
 static void came_or_went(xl_differ *d, const xl_func *f, uint32_t i, bool came)
 {
+    bool listed = of_list(d, f, i, came);
     xl_diff x = about_arg(d, f, i, XL_DIFF_ARGS);
+    x.listed = listed;
     x.again = of_same_call(f, i, xl_module_entry(came ? d->a : d->b));
     xl_str t = xl_say_type(d->arena, xl_diff_arg_type(f, i));
     x.state = xl_diff_of_optimizer(f, i);

@@ -132,8 +132,8 @@ static void consequences(xl_differ *d)
         xl_diff *x = &d->list[i];
         double before, after;
         if (x->kind == XL_DIFF_ARGS)
-            x->follows =
-                (x->follows && (ops || setup)) || (x->again && d->shapes) || (x->after.n ? d->freed : d->fixed)[x->arg];
+            x->follows = (x->follows && (ops || setup)) || (x->again && d->shapes) || x->listed ||
+                         (!x->part.n && (x->after.n ? d->freed : d->fixed)[x->arg]);
         else if (x->kind == XL_DIFF_SETUP)
             x->follows = false;
         else if (x->kind == XL_DIFF_DONATION && d->graph)

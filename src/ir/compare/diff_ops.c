@@ -214,9 +214,15 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
         x.text = xl_strf(d->arena, "constant %.*s -> %.*s (%.*s -> %.*s), used by %s%.*s",
                          XL_FMT(xl_say_type(d->arena, s->type)), XL_FMT(xl_say_type(d->arena, t->type)),
                          XL_FMT(x.before), XL_FMT(x.after), by, XL_FMT(xl_diff_at(d, &x)));
-    } else
-        x.text = xl_strf(d->arena, "constant %.*s -> %.*s, used by %s%.*s", XL_FMT(x.before), XL_FMT(x.after), by,
-                         XL_FMT(xl_diff_at(d, &x)));
+    } else {
+        bool minus = x.optax && x.before.n > 1 && x.after.n > 1 && *x.before.p == '-' && *x.after.p == '-';
+        xl_str rate = { "", 0 };
+        if (minus)
+            rate = xl_strf(d->arena, " (as of a learning rate of %.*s -> %.*s, for Optax subtracts the update)",
+                           (int)x.before.n - 1, x.before.p + 1, (int)x.after.n - 1, x.after.p + 1);
+        x.text = xl_strf(d->arena, "constant %.*s -> %.*s%.*s, used by %s%.*s", XL_FMT(x.before), XL_FMT(x.after),
+                         XL_FMT(rate), by, XL_FMT(xl_diff_at(d, &x)));
+    }
     xl_diff_note(d, x);
 }
 

@@ -213,3 +213,8 @@ xl_str xl_say_type(xl_arena *arena, const xl_type *t)
     say_type(&b, t);
     return keep(arena, &b);
 }
+
+xl_str xl_say_argument(xl_arena *arena, xl_str name)
+{
+    return xl_str_starts(name, XL_STR("argument ")) ? name : xl_strf(arena, "argument `%.*s`", XL_FMT(name));
+}
