@@ -141,7 +141,8 @@ $(B)/libscipy_openblas.so: | $(openblas)/libscipy_openblas.so
 # clash. test/symbols.py checks the objects.
 exports_libxlane         := xl_*
 exports_libxlane-cpu     := GetPjrtApi
-exports_libxlane-guard   := GetPjrtApi xlane_guard_attach xlane_guard_checks xlane_guard_ended xlane_guard_function
+exports_libxlane-guard   := GetPjrtApi xlane_guard_attach xlane_guard_checks xlane_guard_ended xlane_guard_function \
+                            xlane_guard_reading
 exports_libxlane-preload := dlsym
 node_libxlane            := XLANE_$(shell sed -n 's/.*XL_VERSION "\([0-9]*\.[0-9]*\).*/\1/p' src/base/version.h)
 $(B)/gen/%.map: Makefile src/base/version.h

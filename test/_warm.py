@@ -139,6 +139,7 @@ def tell_functions():
     exec("".join(map(ast.literal_eval, re.findall(r'^ +(".*")', text, re.M))), {})
     sys.modules["_xlane"].compiler(jax._src.compiler)
     sys.modules["_xlane"].dispatch(jax._src.dispatch)
+    sys.modules["_xlane"].array(jax._src.array)
 
 
 def rename(words):

@@ -476,7 +476,14 @@ def _():
             in said, (name, said)
         assert {m: (int(n), int(of)) for m, n,
                 of in re.findall(r"sync: `(\w+)`: a result of each of the last 5 steps was read before "
-            r".*\((\d+) of (\d+) steps in all\)\n", said)} == waited[1], (name, said)
+            r".*\((\d+) of (\d+) steps in all\); print or convert it every N steps \(if step % 100 == 0\), or keep "
+            r"the results in a list and convert them after the loop, or read that of the step before\n",
+            said)} == waited[1], (name, said)
+        lines = {k: [n for n, t in enumerate(text.splitlines(), 1) if t.strip() == v] for k, v in
+                 (("train", trained), ("evaluate", evaluated))}
+        assert {m: int(n) for m, n in re.findall(r"sync: `(\w+)`: .*; the last read was at \S+\.py:(\d+) ", said)} == \
+            {m: lines[m][0] for m in waited[1]}, (name, lines, said)
+        assert ("\n         at  what happened\n    " in said) == bool(waited[1]), said
 
 
 @check("W5_slices_of_a_new_size_each_time_are_told_of")
@@ -558,7 +565,10 @@ def _():
     said = xlane("explain", folder)
     assert "xlane: 0 steps waited until the host had read a result" in err and "sync: " not in said, err + said
     assert "\n`evaluate`: the host waited for the end of 29 of 30 steps before it started the next one, and read none " \
-        "of their results (block_until_ready, " in said and "`train`: the host" not in said, said
+        "of their results (block_until_ready, or a library that calls it, as at " in said and "`train`: the host" \
+        not in said, said
+    assert "awaited.py:%d), so the device had nothing queued meanwhile; wait once after the loop, or every N steps\n" \
+        % (1 + text.splitlines().index("    y.block_until_ready()")) in said, said
     assert "equinox" not in said and "eqx" not in said, said
     assert "xlane: 31 steps waited until the device had ended the one before, without a read (block_until_ready); " \
         "`xlane explain last` has more\n" in err, err
@@ -582,7 +592,14 @@ for i in range(20):
     w = step(w)
 """
     said = xlane("explain", python("filtered", text)[0])
-    assert "(equinox.filter_jit waits in each call)" in said and "eqx.partition(model, eqx.is_array)" in said, said
+    assert re.search(r"\(equinox.filter_jit waits in each call, as at \S*filtered.py:8\), so .*; jax.jit does not wait, "
+                     r"and takes the arrays of eqx.partition\(model, eqx.is_array\)", said), said
+    assert "wait once after" not in said, said
+    too = "; equinox.filter_jit waits in each call too, and jax.jit does not\n"
+    for name, jit, told in ("read_filtered", "@eqx.filter_jit", True), ("read_jitted", "@jax.jit", False):
+        said = xlane("explain", python(name, text.replace("@eqx.filter_jit", jit) + "    print(float(w[0]))\n")[0])
+        assert "sync: `step`: " in said and (too in said) == told and "the host waited for the end" not in said, said
+        assert "; the last read was at " in said and said.split("; the last read was at ")[1].split()[0].endswith(":9"), said
 
 
 @check("W2_a_function_that_cannot_be_cached_is_named_with_the_reason")

@@ -10,7 +10,7 @@ from _check import check, end
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, "build")
 ONLY = {"libxlane-cpu.so": {"GetPjrtApi"}, "libxlane-guard.so": {"GetPjrtApi", "xlane_guard_attach",
-    "xlane_guard_checks", "xlane_guard_ended", "xlane_guard_function"},
+    "xlane_guard_checks", "xlane_guard_ended", "xlane_guard_function", "xlane_guard_reading"},
         "libxlane-preload.so": {"dlsym"}}
 
 

@@ -162,6 +162,8 @@ static void put_sync(xl_buf *b, const xl_node *e, const xl_metrics *m, const xl_
     xl_buf_printf(b, "%9.3f s  sync: ", xl_node_num(e, "t", 0));
     xl_run_name_say(v, e, b);
     xl_buf_printf(b, ": %.*s", XL_FMT(xl_node_text(e, "text")));
+    if (xl_node_text(e, "where").n)
+        xl_buf_printf(b, "; the last read was at %.*s", XL_FMT(xl_node_text(e, "where")));
     const xl_run_unit *u = xl_run_unit_of(v, e);
     unsigned long long waited = mm ? xl_module_metrics_count(mm, XL_M_HostSync) : 0,
                        ran = mm ? xl_module_metrics_count(mm, XL_M_ExecuteTime) : 0;
@@ -169,6 +171,11 @@ static void put_sync(xl_buf *b, const xl_node *e, const xl_metrics *m, const xl_
         waited = u->waited, ran = u->runs;
     if (waited)
         xl_buf_printf(b, " (%s%llu of %llu steps in all)", xl_verdict_open(v) ? "at least " : "", waited, ran);
+    xl_buf_puts(b,
+                "; print or convert it every N steps (if step % 100 == 0), or keep the results in a list and convert "
+                "them after the loop, or read that of the step before");
+    if (u && u->filtered)
+        xl_buf_puts(b, "; equinox.filter_jit waits in each call too, and jax.jit does not");
     if (xl_verdict_sized(v))
         xl_buf_puts(b, "; a size that depends on data, named above, is such a read");
     xl_buf_putc(b, '\n');
@@ -292,10 +299,9 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     xl_buf_str(&b, xl_run_mark(cli->arena, dir));
     xl_verdict_end_say(&v, &b);
     xl_verdict_say(cli->arena, &v, opt.all, &b);
-    size_t opening = b.n;
     alikes g = { 0 };
     xl_error_free(xl_metrics_read(cli->arena, dir, &m, &processes));
-    bool headed = false;
+    xl_buf rows = { 0 };
     listing *of = xl_new(cli->arena, listing, v.nunit + 1);
     for (size_t i = 0; i < v.nevent; i++) {
         const xl_node *e = v.event[i];
@@ -304,25 +310,27 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     }
     count_entries(&v, &g, of);
     for (size_t i = 0; i < v.nevent; i++) {
-        if (v.of[i] && !headed && g.n) {
-            xl_buf_printf(&b, "%11s  %-24s %-8s %10s  %s\n", "at", "module", "", "compiler", "phase, reason");
-            headed = true;
-        }
         const alike *mine = v.of[i] ? alike_of(&g, v.event[i]) : NULL;
         if (mine)
-            put_entry(&b, mine, v.of[i], listing_of(&v, of, v.of[i]));
+            put_entry(&rows, mine, v.of[i], listing_of(&v, of, v.of[i]));
         else if (v.of[i])
             continue;                                      /* one of an entry above, or of none */
         else if (xl_node_is(v.event[i], "event", "sync"))
-            put_sync(&b, v.event[i], m, &v);
+            put_sync(&rows, v.event[i], m, &v);
         else
-            put_other(&b, v.event[i]);
+            put_other(&rows, v.event[i]);
     }
-    if (headed)
+    if (rows.n && g.n)
+        xl_buf_printf(&b, "%11s  %-24s %-8s %10s  %s\n", "at", "module", "", "compiler", "phase, reason");
+    else if (rows.n)
+        xl_buf_printf(&b, "%11s  %s\n", "at", "what happened");
+    xl_buf_str(&b, xl_buf_view(&rows));
+    if (g.n)
         xl_buf_puts(&b, "compiler: the time in the plugin's compile, or in loading, alone; the frontend's tracing and "
                         "lowering come before it and often take longer\n");
-    if (b.n > opening)
+    if (rows.n)
         xl_buf_putc(&b, '\n');
+    xl_buf_fini(&rows);
     xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed to compile\n",
                   v.compiled, v.cached, v.loaded, v.failed);
     if (!v.nunit)

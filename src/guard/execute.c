@@ -24,6 +24,8 @@ static void count_step(guard_state *g, xl_module_metrics *mm)
         guard_memory_due();
 }
 
+enum { SEVERAL = 5 };                                      /* steps in a row that waited are worth a line */
+
 /* Results that the host may read: a step's, and what helpers computed of them since. What they computed of other values
  * (the next learning rate) waits for no step. Reading one of an earlier step keeps nothing waiting, as the newer step
  * is with the device by then. Both under made_lock. */
@@ -63,6 +65,19 @@ static bool made_last(guard_state *g, const PJRT_Buffer *b)
     return found;
 }
 
+/* The line of a step that the host waits for again and again, once. */
+static void tell_wait(guard_state *g, const xl_module_metrics *of)
+{
+    const char *place = atomic_load_explicit(&g->wait_place, memory_order_relaxed);
+    xl_event e;
+    if (!place || xl_module_metrics_count(of, XL_M_HostWait) != SEVERAL)
+        return;
+    xl_event_begin(g->run, &e, "wait");
+    xl_json_put_text(&e.j, "module", xl_module_metrics_name(of));
+    xl_json_put_text(&e.j, "where", place);
+    xl_event_end(g->run, &e);
+}
+
 /* What the host read since the execution before this one kept this one waiting, and what it reads after the last one
  * none. Told of the module whose result could
  * be read: a loop for training and one for evaluation each have their own count. Once is a log line, again and again is
@@ -80,6 +95,8 @@ static void count_wait(guard_state *g, xl_module_metrics *mm)
     if (atomic_load_explicit(&g->reads, memory_order_relaxed) == 0) {
         if (before && (checked || awaited))
             xl_metrics_count(g->metrics, before, checked ? XL_M_NanCheck : XL_M_HostWait, 1);
+        if (before && awaited && !checked)
+            tell_wait(g, before);
         atomic_fetch_add_explicit(&g->unread, 1, memory_order_relaxed);
         return;
     }
@@ -87,21 +104,33 @@ static void count_wait(guard_state *g, xl_module_metrics *mm)
     bool soon = atomic_exchange_explicit(&g->unread, 0, memory_order_relaxed) <= 4;
     atomic_store_explicit(&g->reads, 0, memory_order_relaxed);
     uint64_t bytes = atomic_exchange_explicit(&g->read_bytes, 0, memory_order_relaxed);
-    if (before && xl_metrics_waited(g->metrics, before, of, soon, 5)) {
+    if (before && xl_metrics_waited(g->metrics, before, of, soon, SEVERAL)) {
+        const char *place = atomic_load_explicit(&g->read_place, memory_order_relaxed);
         xl_event e;
         xl_event_begin(g->run, &e, "sync");
         xl_json_put_text(&e.j, "module", xl_module_metrics_name(before));
         xl_json_put_int(&e.j, "bytes", (int64_t)bytes);
         xl_json_put_int(&e.j, "step", (int64_t)of);
-        xl_json_put_text(
-            &e.j, "text",
-            "a result of each of the last 5 steps was read before the next one started, so the device waited for the "
-            "host; read every N steps, read the step before, or keep the value on the device");
+        if (place)
+            xl_json_put_text(&e.j, "where", place);
+        xl_json_put_text(&e.j, "text",
+                         "a result of each of the last 5 steps was read before the next one started, so the device "
+                         "waited for the host");
         xl_event_end(g->run, &e);
     }
 }
 
 static _Thread_local int checking;
+static _Thread_local const char *reading, *waiting;
+
+/* JAX begins to read an array, or to wait for one, on this thread and on that line of the user's; NULL: it has ended.
+ * The text stays where it is. */
+__attribute__((visibility("default"))) void xlane_guard_reading(const char *place, int waits);
+void xlane_guard_reading(const char *place, int waits)
+{
+    reading = waits ? NULL : place;
+    waiting = waits ? place : NULL;
+}
 
 /* JAX begins (1) or ends (-1) to look for NaN in a result, on this thread. */
 __attribute__((visibility("default"))) void xlane_guard_checks(int change);
@@ -114,14 +143,19 @@ void guard_read(guard_state *g, const PJRT_Buffer *b, uint64_t bytes)
     if (!made_last(g, b))
         return;
     atomic_fetch_add_explicit(checking ? &g->checks : &g->reads, 1, memory_order_relaxed);
-    if (!checking)
-        atomic_fetch_add_explicit(&g->read_bytes, bytes, memory_order_relaxed);
+    if (checking)
+        return;
+    atomic_fetch_add_explicit(&g->read_bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&g->read_place, reading, memory_order_relaxed);
 }
 
 void guard_awaited(guard_state *g, const PJRT_Buffer *b)
 {
-    if (made_last(g, b))
-        atomic_fetch_add_explicit(&g->awaited, 1, memory_order_relaxed);
+    if (!made_last(g, b))
+        return;
+    atomic_fetch_add_explicit(&g->awaited, 1, memory_order_relaxed);
+    if (waiting)
+        atomic_store_explicit(&g->wait_place, waiting, memory_order_relaxed);
 }
 
 /* What may decide a size: one whole number, or an array of booleans that picks elements. */

@@ -115,6 +115,7 @@ struct guard_state {
      * search for NaN); whose that was, and its number */
     _Atomic uint64_t read_bytes, reads, checks, awaited, ran_number;
     _Atomic(xl_module_metrics *) ran;
+    _Atomic(const char *) read_place, wait_place; /* "train.py:12": the user's line of the last of them; or NULL */
     _Atomic uint64_t unread; /* executions of no helper since one that the host waited for */
     xl_mutex made_lock;                                    /* made: those results on the first device, the newest */
     const PJRT_Buffer *made[GUARD_MADE];

@@ -266,6 +266,41 @@ static const char guard_preload_names[] =
     "    return rows[:64], more\n"
     "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
 
+static const char guard_preload_reads[] =
+    "exec(compile('''\n"
+    "def place(f):\n" /* the user's line that an array is read or waited for on, as bytes that stay where they are */
+    "    while f is not None:\n"
+    "        path = f.f_code.co_filename\n"
+    "        if path not in ours: ours[path] = not (library(path) or path == '<xlane>')\n"
+    "        if ours[path]: break\n"
+    "        f = f.f_back\n"
+    "    if f is None: return None\n"
+    "    at = path, f.f_lineno\n"
+    "    if at not in places and len(places) < 1024:\n"
+    "        import ctypes\n"
+    "        places[at] = ('%s:%d' % at).encode()\n"
+    "        ctypes.pythonapi.Py_IncRef(ctypes.py_object(places[at]))\n"
+    "    return places.get(at)\n"
+    "ours, places, reading = {}, {}, []\n"
+    "def located(real, waits):\n"
+    "    def call(*args, **more):\n"
+    "        try:\n"
+    "            if not reading: reading.append(guard().xlane_guard_reading)\n"
+    "            reading[0](place(sys._getframe(1)), waits)\n"
+    "        except Exception: return real(*args, **more)\n"
+    "        try: return real(*args, **more)\n"
+    "        finally: reading[0](None, 0)\n"
+    "    call.__name__, call.__doc__ = real.__name__, real.__doc__\n"
+    "    return call\n"
+    "def array(module):\n" /* where a value comes to the host, and where the host waits for one */
+    "    kind, xc = module.ArrayImpl, module.xc\n"
+    "    known = kind._value.fget\n"
+    "    value = located(known, 0)\n"
+    "    kind._value = property(lambda x: value(x) if x._npy_value is None else known(x))\n"
+    "    kind.block_until_ready = located(kind.block_until_ready, 1)\n"
+    "    xc.batched_block_until_ready = located(xc.batched_block_until_ready, 1)\n"
+    "''', '<xlane>', 'exec'), __import__('sys').modules['_xlane'].__dict__)\n";
+
 static const char guard_preload_compiler[] =
     "exec(compile('''\n"
     "def tree(name, v, more=()):\n" /* its hash leaves out static fields, so what it is written as */

@@ -12,7 +12,8 @@
  * which no guard sees, that is said when it happens and not only at the end of the run. At the end of a distributed
  * program JAX closes its coordination service while its client still watches it, and warns of the closed connection:
  * once the program is over, only errors are logged.
- * jax._src.compiler, jax._src.dispatch: see preload_function.h. jax._src.distributed: see preload_end.h. */
+ * jax._src.compiler, jax._src.dispatch, jax._src.array: see preload_function.h. jax._src.distributed: see
+ * preload_end.h. */
 #ifndef XL_GUARD_PRELOAD_JAX_H
 #define XL_GUARD_PRELOAD_JAX_H
 
@@ -45,7 +46,7 @@ static const char guard_preload_started[] =
 static const char guard_preload_jax[] =
     "exec(compile('''\n"
     "import os, sys\n"
-    "from _xlane import compiler, count_devices, dispatch, distributed, started\n"
+    "from _xlane import array, compiler, count_devices, dispatch, distributed, started\n"
     "launched = started('JAX_PLATFORMS')\n"
     "def cluster(module):\n"
     "    class Ranks(module.ClusterEnv):\n"
@@ -105,7 +106,8 @@ static const char guard_preload_jax[] =
     "    module.backends = backends\n"
     "class Finder:\n"
     "    wanted = {'jax._src.clusters.cluster': cluster, 'jax._src.xla_bridge': bridge,\n"
-    "              'jax._src.compiler': compiler, 'jax._src.dispatch': dispatch, 'jax._src.distributed': distributed}\n"
+    "              'jax._src.compiler': compiler, 'jax._src.dispatch': dispatch, 'jax._src.distributed': distributed,\n"
+    "              'jax._src.array': array}\n"
     "    def find_spec(self, name, path=None, target=None):\n"
     "        change = self.wanted.pop(name, None)\n"
     "        if not change: return None\n"

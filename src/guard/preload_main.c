@@ -122,7 +122,8 @@ static void tell_jax(void)
     void *p = find_real()(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
     memcpy(&run, &p, sizeof run);
     const char *part[] = { guard_preload_function, guard_preload_values, guard_preload_call,  guard_preload_names,
-                           guard_preload_compiler, guard_preload_started, guard_preload_end,   guard_preload_jax };
+                           guard_preload_reads,    guard_preload_compiler, guard_preload_started, guard_preload_end,
+                           guard_preload_jax };
     for (size_t i = 0; run && i < sizeof part / sizeof *part; i++)
         if (run(part[i], NULL))
             break;

@@ -201,17 +201,22 @@ static void say_waits(const xl_run_verdict *v, xl_buf *b)
         const xl_run_unit *u = v->unit[i];
         if (!xl_unit_waits(u))
             continue;
+        xl_str where = { "", 0 };                          /* of the fifth one */
+        for (size_t k = 0; k < v->nevent; k++)
+            if (xl_node_is(v->event[k], "event", "wait") && xl_run_unit_of(v, v->event[k]) == u)
+                where = xl_node_text(v->event[k], "where");
         say_name(u->name, u->function, b);
-        xl_buf_printf(
-            b,
-            ": the host waited for the end of %s%llu of %llu steps before it started the next one, and read "
-            "none of their results (%s), so the device had nothing queued meanwhile; wait once after the "
-            "loop, or every N steps%s\n",
-            xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited, (unsigned long long)u->runs,
-            u->filtered ? "equinox.filter_jit waits in each call" : "block_until_ready, or a library that calls it",
-            u->filtered ? "; jax.jit does not wait, and takes the arrays of eqx.partition(model, eqx.is_array) "
-                          "and joins them to the rest inside (eqx.combine)"
-                        : "");
+        xl_buf_printf(b,
+                      ": the host waited for the end of %s%llu of %llu steps before it started the next one, and read "
+                      "none of their results (%s%s%.*s), so the device had nothing queued meanwhile; %s\n",
+                      xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited,
+                      (unsigned long long)u->runs,
+                      u->filtered ? "equinox.filter_jit waits in each call"
+                                  : "block_until_ready, or a library that calls it",
+                      where.n ? ", as at " : "", XL_FMT(where),
+                      u->filtered ? "jax.jit does not wait, and takes the arrays of eqx.partition(model, eqx.is_array) "
+                                    "and joins them to the rest inside (eqx.combine)"
+                                  : "wait once after the loop, or every N steps");
     }
 }
 
