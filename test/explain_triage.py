@@ -476,12 +476,12 @@ def _():
             in said, (name, said)
         assert {m: (int(n), int(of)) for m, n,
                 of in re.findall(r"sync: `(\w+)`: a result of each of the last 5 steps was read before "
-            r".*\((\d+) of (\d+) steps in all\); print or convert it every N steps \(if step % 100 == 0\), or keep "
+            r".*\((\d+) of (\d+) steps in all\), as at \S+; print or convert it every N steps \(if step % 100 == 0\), or keep "
             r"the results in a list and convert them after the loop, or read that of the step before\n",
             said)} == waited[1], (name, said)
         lines = {k: [n for n, t in enumerate(text.splitlines(), 1) if t.strip() == v] for k, v in
                  (("train", trained), ("evaluate", evaluated))}
-        assert {m: int(n) for m, n in re.findall(r"sync: `(\w+)`: .*; the last read was at \S+\.py:(\d+) ", said)} == \
+        assert {m: int(n) for m, n in re.findall(r"sync: `(\w+)`: .* in all\), as at \S+\.py:(\d+); ", said)} == \
             {m: lines[m][0] for m in waited[1]}, (name, lines, said)
         assert ("\n         at  what happened\n    " in said) == bool(waited[1]), said
 
@@ -599,7 +599,7 @@ for i in range(20):
     for name, jit, told in ("read_filtered", "@eqx.filter_jit", True), ("read_jitted", "@jax.jit", False):
         said = xlane("explain", python(name, text.replace("@eqx.filter_jit", jit) + "    print(float(w[0]))\n")[0])
         assert "sync: `step`: " in said and (too in said) == told and "the host waited for the end" not in said, said
-        assert "; the last read was at " in said and said.split("; the last read was at ")[1].split()[0].endswith(":9"), said
+        assert re.search(r" \(19 of 20 steps in all\), as at \S+:9; ", said), said
 
 
 @check("W2_a_function_that_cannot_be_cached_is_named_with_the_reason")
@@ -1065,7 +1065,7 @@ if i == len(sys.argv) * 11:
 """
     text = xlane("explain", python("becomes", program.replace("READ", "float(w[0])"), fresh=True)[0])
     assert "\n`__call__` compiled 2 times, ran at least 12 times (sums over 2 processes): no recompile\n" in text, text
-    assert text.count(" of 12 steps in all)\n") == 2 and text.count("(at least ") == 2, text
+    assert text.count(" of 12 steps in all), as at ") == 2 and text.count("(at least ") == 2, text
 
 
 @check("W4_what_repeats_in_a_sentence_is_said_once")

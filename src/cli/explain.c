@@ -162,8 +162,6 @@ static void put_sync(xl_buf *b, const xl_node *e, const xl_metrics *m, const xl_
     xl_buf_printf(b, "%9.3f s  sync: ", xl_node_num(e, "t", 0));
     xl_run_name_say(v, e, b);
     xl_buf_printf(b, ": %.*s", XL_FMT(xl_node_text(e, "text")));
-    if (xl_node_text(e, "where").n)
-        xl_buf_printf(b, "; the last read was at %.*s", XL_FMT(xl_node_text(e, "where")));
     const xl_run_unit *u = xl_run_unit_of(v, e);
     unsigned long long waited = mm ? xl_module_metrics_count(mm, XL_M_HostSync) : 0,
                        ran = mm ? xl_module_metrics_count(mm, XL_M_ExecuteTime) : 0;
@@ -171,6 +169,8 @@ static void put_sync(xl_buf *b, const xl_node *e, const xl_metrics *m, const xl_
         waited = u->waited, ran = u->runs;
     if (waited)
         xl_buf_printf(b, " (%s%llu of %llu steps in all)", xl_verdict_open(v) ? "at least " : "", waited, ran);
+    if (xl_node_text(e, "where").n)
+        xl_buf_printf(b, ", as at %.*s", XL_FMT(xl_node_text(e, "where")));
     xl_buf_puts(b,
                 "; print or convert it every N steps (if step % 100 == 0), or keep the results in a list and convert "
                 "them after the loop, or read that of the step before");
