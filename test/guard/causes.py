@@ -731,7 +731,7 @@ ids = jnp.arange(8)
 for classes in [10] * 5 + [12]:
     hot(ids, classes)
 """, also={"op", "constant"})
-plant("progressive_growing", "args", SHAPE, """
+plant("progressive_growing", "lengthened", SHAPE, """
 @jax.jit
 def net(ws, x):
     for w in ws:
