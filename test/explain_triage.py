@@ -685,6 +685,25 @@ for i in range(12):
     assert "argument `self.net.layers[0].weight`: dimension 0 changed from 16 to 32" in said, said
 
 
+@check("W3_a_warning_says_what_to_do_of_a_value_a_list_and_dropout")
+def _():
+    sys.path.insert(0, os.path.join(HERE, "guard"))
+    import causes
+    for name, old, new, words in (
+            ("rate_of_equinox", "range(8)", "range(30)",
+             r"argument `lr` \(a Python float\), used by .*; remedy: pass it as an "
+             r"array, as in jnp.asarray\(value\), where it decides no shape, branch or length of a loop"),
+            ("list_of_arrays_grows", "range(8)", "range(14)",
+             r"argument `history` has 11 elements that the program reads, "
+             "and had 10, used at .*; remedy: where it grows from call to call, pass one array of a fixed length that "),
+            ("inference_mode_of_equinox", "i % 3 < 2", "i < 12",
+             "op: only the earlier program draws random numbers: .*; "
+             "remedy: where that is dropout, on in training and off in evaluation, two programs are right")):
+        text = causes.CASES[name]["text"].replace(old, new).replace("range(9)", "range(15)")
+        err = python("warned_" + name, text)[1]
+        assert re.search("is compiled again: .*" + words, err), err
+
+
 @check("W3_a_learning_rate_of_optax_that_changes_is_told_how_optax_passes_it")
 def _():
     text = """

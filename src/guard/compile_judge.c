@@ -112,7 +112,7 @@ enum { MOST = 100 }; /* characters before the remedy, of a list that goes on */
 static void say_remedy(xl_buf *b, const xl_cause *cause, xl_str module, bool more)
 {
     const char *remedy = cause ? xl_cause_remedy(cause, module) : "";
-    if (cause && !strcmp(cause->word, "unused")) {
+    if (cause && (!strcmp(cause->word, "unused") || !strcmp(cause->word, "unread"))) {
         xl_buf_puts(b, "; it gave the program that another value had given, and `xlane explain` says what to do of the "
                        "whole run");
         return;

@@ -968,16 +968,21 @@ static bool draws(const xl_module *m)
 static void find_draws(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *v)
 {
     bool was = draws(before), is = draws(after);
-    xl_diff *most = NULL;
+    xl_diff *first = NULL, *most = NULL;
     for (uint32_t i = 0; i < v->ndiff && was != is; i++) {
         xl_diff *d = &v->diff[i];
         d->draws = d->kind == XL_DIFF_OP && !d->follows;
+        first = first || !d->draws ? first : d;
         if (d->draws && (!most || d->ops > most->ops))
             most = d;
     }
-    if (most)
-        most->text = xl_strf(a, "only %s program draws random numbers: %.*s", was ? "the earlier" : "this",
-                             XL_FMT(most->text));
+    if (!most)
+        return;
+    most->text = xl_strf(a, "only %s program draws random numbers: %.*s", was ? "the earlier" : "this",
+                         XL_FMT(most->text));
+    xl_diff told = *most; /* it comes first */
+    *most = *first;
+    *first = told;
 }
 
 /* Options that JAX derives: by which arguments and results have shardings, and by whether a program calls back into
