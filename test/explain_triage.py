@@ -683,6 +683,15 @@ for i in range(12):
                                             runs=runs)[0])
     assert "argument `model.layers[0].weight`: dimension 0 changed from 16 to 32" in said and "donate[" not in said, said
     assert "argument `self.net.layers[0].weight`: dimension 0 changed from 16 to 32" in said, said
+    said = xlane("explain", python("many", """
+import jax, jax.numpy as jnp, equinox as eqx
+@eqx.filter_jit
+def step(model, x):
+    return jnp.mean(model(x))
+for i in range(6):
+    step(eqx.nn.MLP(8, 1, 4 if i < 4 else 5, 100, key=jax.random.key(0)), jnp.ones(8))
+""")[0])
+    assert "argument `model: leaf 1` dimension 0 took 4, 5 at " in said and "was added" not in said, said
 
 
 @check("W3_a_warning_says_what_to_do_of_a_value_a_list_and_dropout")

@@ -225,6 +225,8 @@ xl_str xl_call_name(xl_arena *a, xl_str call, xl_str label)
             !xl_str_i64(xl_str_cut(&r.value, ' '), &count) || k < first || k >= first + count)
             continue;
         xl_str path = nth(r.value, k - first);
+        if (!r.value.n && count > 1)                       /* too many to have their paths told */
+            return xl_strf(a, "%.*s: leaf %lld", XL_FMT(r.name), (long long)(k - first + 1));
         path.n = xl_str_is(path, ".") ? 0 : path.n;
         bool number = xl_str_starts(r.name, XL_STR("argument ")) && (path.n || rest.n);
         return xl_strf(a, "%.*s%s%.*s%.*s", XL_FMT(r.name), number ? " at " : "", XL_FMT(path), XL_FMT(rest));
