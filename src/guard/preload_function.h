@@ -12,7 +12,11 @@
  * `own` says of a library's function that the library jitted it and not the user: its module is a library's, and the
  * name that it has there is not the function but what jax.jit made of it, or in JAX itself (single ops have no name
  * there) anything else. What jax.value_and_grad and its like make of a function is JAX's code under the name and module
- * of that function. */
+ * of that function.
+ *
+ * `filter_call` reads a call of equinox.filter_jit, which hands JAX a function and arguments of its own: the names that
+ * the user's function has for them, and the values among them that are no arrays. `array` puts `located` around the
+ * reads and waits of JAX's arrays: it tells the guard the user's line for as long as they last (execute.c). */
 #ifndef XL_GUARD_PRELOAD_FUNCTION_H
 #define XL_GUARD_PRELOAD_FUNCTION_H
 
