@@ -90,6 +90,7 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
         xl_run_log recorded;
         XL_DO(xl_run_read(a, dir, &recorded));
         rank = xl_failed_rank(a, recorded.event, recorded.n);
+        xl_str failed = xl_failed_words(a, recorded.event, recorded.n);
         if (attempts(cli, dir, &b))
             return xl_cli_put(&b);
         of_run = true;
@@ -108,9 +109,9 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
                                     XL_FMT(rank))
                   : status
                       ? XL_ERR(NOT_FOUND,
-                               "%s ended with status %lld, and no failure of XLA's was recorded: give the text that it "
-                               "printed (xlane classify LOG)",
-                               dir, (long long)status->i)
+                               "%s ended with status %lld%s%.*s, and no failure of XLA's was recorded: give the text "
+                               "that it printed (xlane classify LOG)",
+                               dir, (long long)status->i, failed.n ? "; " : "", XL_FMT(failed))
                       : XL_ERR(NOT_FOUND, "nothing failed in %s that the guard saw; give the text of the error", dir);
             goto out;
         }

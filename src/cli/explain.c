@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "ir/read.h"
 #include "lane/contract.h"
+#include "lane/failed_rank.h"
 #include "lane/gaps.h"
 #include "lane/metrics.h"
 #include "lane/receipt.h"
@@ -240,6 +241,7 @@ static xl_str why_unrecorded(xl_arena *a, const char *dir)
     const xl_node *status = xl_node_get(about.json, "status");
     xl_run_verdict v;
     xl_error_free(xl_run_judge(a, dir, &v));
+    xl_str failed = xl_failed_words(a, v.event, v.nevent);
     if (about.unguarded)
         return XL_STR(XL_GUARD_OFF "; start it again without that");
     if (v.going)
@@ -251,8 +253,9 @@ static xl_str why_unrecorded(xl_arena *a, const char *dir)
                           "may say why",
                        (int)v.end.signal, strsignal((int)v.end.signal));
     if (status && status->i)
-        return xl_strf(a, "its command ended with exit status %lld before it had loaded a PJRT plugin; what it printed "
-                          "says why, then start it again", (long long)status->i);
+        return xl_strf(a, "its command ended with exit status %lld before it had loaded a PJRT plugin; %.*s%s then "
+                          "start it again", (long long)status->i, XL_FMT(failed),
+                       failed.n ? ": mend that," : "what it printed says why: mend that,");
     if (v.builtin)
         return XL_STR("JAX took its built-in cpu backend, which is no PJRT plugin; `xlane run --profile=cpu -- ...` "
                       "takes the embedded device");

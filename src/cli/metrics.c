@@ -203,12 +203,14 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
         if (v.cut || v.going)
             say_age(&v, m, &b);
         for (size_t i = 0; i < ntimes; i++)                /* what most people came for */
-            xl_steps_say(&times[i], &b);
+            xl_steps_say(&times[i], processes > 1, &b);
         if (train.steps) {
             xl_trained_say(&train, &b);
             xl_buf_printf(&b, "every step is in %s/metrics.csv; calls, transfers and waiting are counted under "
                               "`xlane run -- xlane train ...`\n", dir);
         }
+        if (processes > 1)
+            xl_buf_printf(&b, "Sums over %zu processes:\n", processes);
         size_t before = b.n;
         xl_metrics_print(m, opt.modules, &b);
         if (b.n == before && !train.steps)
@@ -226,7 +228,9 @@ out:
 }
 
 XL_VERB(metrics) = {
-    .name = "metrics", .args = "[RUN]", .help = "the counters and timings of a run, in the layout PyTorch/XLA prints",
-    .more = "Of the newest run, if none is named. Counters are written every two seconds and at the end of a process.",
+    .name = "metrics", .args = "[RUN]", .help = "step times, counters and timings of a run: is it the device or the host?",
+    .more = "Of the newest run, if none is named. The counters have the names that PyTorch/XLA gives them. They are "
+            "written every\ntwo seconds and at the end of a process. Percentiles are printed where there are samples "
+            "enough.",
     .example = "xlane metrics last --modules", .opts = opts, .min = 0, .max = 1, .run = metrics,
 };

@@ -507,7 +507,7 @@ static void step_times(xl_arena *a, xl_buf *b, const story *s)
         if (n > 1)
             xl_chart_lines(b, "Step time", "step", "ms", line, 2, true);
         xl_buf words = { 0 };
-        xl_steps_say(t, &words);
+        xl_steps_say(t, s->ntimes > 1, &words);
         xl_buf_puts(b, "<pre>");
         put(b, xl_buf_view(&words));
         xl_buf_puts(b, "</pre>\n");

@@ -64,7 +64,7 @@ static void say_gap(xl_arena *a, const char *dir, const xl_run_verdict *v)
     size_t n = 0;
     xl_error_free(xl_steps_read(a, dir, &t, &n));
     for (size_t i = 0; i < n; i++)
-        if (t[i].timed >= 10 && t[i].gap > 0.5 * t[i].median && t[i].gap > 1e-3) {
+        if (t[i].bound == XL_BOUND_HOST && t[i].gap > 0.5 * t[i].median && t[i].gap > 1e-3) {
             fprintf(
                 stderr,
                 "xlane: a step of %.*s takes %.3g ms, and the device waits %.3g ms of it for the host (medians)%s\n",

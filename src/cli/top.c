@@ -49,12 +49,14 @@ typedef struct {
     memory *mem;
     size_t nmem;
     bool ended, unguarded;
-    xl_str failed;                                         /* which rank did so first; empty: none */
+    xl_str failed;                                         /* what is known of how; empty: nothing */
     xl_run_end end;
     double seconds;
     xl_str mark;
     xl_trained train;                                      /* of a training run: metrics.csv */
 } view;
+
+static bool loads(const xl_node *e) { return xl_node_is(e, "result", "cached") || xl_node_is(e, "result", "loaded"); }
 
 static process *process_of(xl_arena *a, view *v, size_t *cap, int pid, int rank)
 {
@@ -63,6 +65,23 @@ static process *process_of(xl_arena *a, view *v, size_t *cap, int pid, int rank)
             return &v->p[i];
     XL_PUSH(a, v->p, v->np, *cap, ((process){ .rank = rank, .pid = pid }));
     return &v->p[v->np - 1];
+}
+
+static int by_rank(const void *x, const void *y)
+{
+    const process *p = x, *q = y;
+    return p->rank != q->rank ? p->rank - q->rank : p->pid - q->pid;
+}
+
+static int by_device(const void *x, const void *y)
+{
+    const memory *m = x, *n = y;
+    int64_t mine[2] = { 0 }, other[2] = { 0 };
+    const xl_str of[] = { m->rank, m->device, n->rank, n->device };
+    for (int i = 0; i < 4; i++)
+        xl_str_i64(of[i], i < 2 ? &mine[i] : &other[i - 2]);
+    int which = mine[0] == other[0];
+    return mine[which] < other[which] ? -1 : mine[which] > other[which];
 }
 
 static void read_memory(xl_arena *a, const char *dir, view *v)
@@ -82,6 +101,8 @@ static void read_memory(xl_arena *a, const char *dir, view *v)
         m->peak = r.peak < r.in_use ? r.in_use : r.peak;
         m->limit = r.limit;
     }
+    if (v->nmem)
+        qsort(v->mem, v->nmem, sizeof *v->mem, by_device);
 }
 
 /* Seconds since a process last wrote of its steps, which it does after each few: none has ended since. */
@@ -110,7 +131,7 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
         p->rank = (int)xl_node_num(e, "rank", 0);
         if (xl_node_is(e, "event", "compile")) {
             p->compiled += xl_node_is(e, "result", "compiled");
-            p->loaded += xl_node_is(e, "result", "cached") || xl_node_is(e, "result", "loaded");
+            p->loaded += loads(e);
             p->last = e;
             if (v->v.of[i] && (v->v.of[i]->step || !p->compile || !v->v.of[i]->helper))
                 p->compile = e;
@@ -119,10 +140,12 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
     }
     for (size_t i = 0; i < ntimes; i++)
         process_of(a, v, &cap, times[i].pid, 0)->times = &times[i];
+    if (v->np)
+        qsort(v->p, v->np, sizeof *v->p, by_rank);
     read_memory(a, dir, v);
     v->train = xl_trained_read(a, dir);
     v->mark = xl_run_mark(a, dir);
-    v->failed = xl_failed_rank(a, v->v.event, v->v.nevent);
+    v->failed = xl_failed_words(a, v->v.event, v->v.nevent);
     for (size_t i = 0; i < v->np; i++)
         v->p[i].still = still_for(a, dir, v->p[i].pid);
     v->unguarded = xl_run_about(a, dir).unguarded;
@@ -208,8 +231,8 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
         const xl_node *e = p->compile, *detail = xl_node_get(e, "detail");
         xl_str text = detail && detail->n ? xl_node_text(detail->kid[0], "text") : XL_STR("");
         xl_str word = xl_event_again(e) ? xl_node_text(e, "reason") : XL_STR(""); /* as explain lists it */
-        xl_buf_printf(b, "; last compile%s: %.*s at %.1f s", p->last == e ? "" : " but for eager ops",
-                      XL_FMT(xl_node_text(e, "module")), xl_node_num(e, "t", 0));
+        xl_buf_printf(b, "; last %s%s: %.*s at %.1f s", loads(e) ? "load" : "compile",
+                      p->last == e ? "" : " but for eager ops", XL_FMT(xl_node_text(e, "module")), xl_node_num(e, "t", 0));
         if (word.n && !xl_str_starts(text, word)) /* "constant 0.1 -> 0.2" has it */
             xl_buf_printf(b, ", %.*s", XL_FMT(word));
         if (text.n)
@@ -218,7 +241,16 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
     xl_buf_putc(b, '\n');
 }
 
-static void put_event(xl_buf *b, const xl_node *e)
+static const process *ours(const view *v, const xl_node *e)
+{
+    for (size_t i = 0; i < v->np; i++)
+        if (v->p[i].pid == xl_node_int(e, "pid", 0))
+            return &v->p[i];
+    return NULL;
+}
+
+/* several: there are several ranks, so say whose it is, where it is not the launcher's. */
+static void put_event(xl_buf *b, const view *v, const xl_node *e, bool several)
 {
     static const struct { const char *event, *words;
     } say[] = {
@@ -229,6 +261,20 @@ static void put_event(xl_buf *b, const xl_node *e)
         { "client", "runtime started" },
         { "first_buffer", "first tensor" },
         { "first_step", "first step done" },
+        { "program_end", "program failed" },
+        { "unguarded", "not guarded" },
+        { "execute", "failed when it ran:" },
+        { "sync", "the host reads each step of" },
+        { "late-flag", "flag set too late" },
+        { "late-spmd", "SPMD switched on too late" },
+        { "attempt", "attempt started" },
+        { "retry", "attempt failed" },
+        { "restart", "ranks started again" },
+        { "capture", "captured" },
+        { "client_end", "runtime ended" },
+        { "exit", "process ended" },
+        { "rank_end", "rank ended" },
+        { "end", "run ended" },
         { "ahead", "executables loaded ahead of their first use" },
         { "fault", "xlane could not do something, and the program went on" },
         { "eval", "evaluated" },
@@ -238,10 +284,14 @@ static void put_event(xl_buf *b, const xl_node *e)
     xl_str text = xl_node_text(e, "text"), what = xl_node_text(e, "event"), module = xl_node_text(e, "module"),
            reason = xl_node_text(e, "reason");
     xl_buf_printf(b, "  %8.1f s  ", xl_node_num(e, "t", 0));
+    const process *whose = ours(v, e);
+    int64_t rank = xl_node_int(e, "of", whose ? whose->rank : -1);
+    if (several && rank >= 0)
+        xl_buf_printf(b, "rank %lld  ", (long long)rank);
     if (xl_str_is(what, "compile")) {
         xl_str result = xl_node_text(e, "result");
         xl_buf_printf(b, "%.*s ", XL_FMT(module));
-        if (xl_str_is(result, "cached") || xl_str_is(result, "loaded"))
+        if (loads(e))
             xl_buf_puts(b, "loaded from a cache");
         else
             xl_buf_str(b, result);
@@ -294,8 +344,11 @@ static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
                        : v->ended   ? "no process of it was guarded\n"
                                     : "waiting for a process to attach to a plugin\n");
     size_t used = 3;
-    for (size_t i = 0; i < v->np; i++, used += 2)
+    bool several = false;
+    for (size_t i = 0; i < v->np; i++, used += 2) {
+        several |= v->p[i].rank > 0;
         put_process(a, b, v, &v->p[i]);
+    }
     for (size_t i = 0; i < v->nmem; i++, used++) {
         const memory *m = &v->mem[i];
         char size[3][32];
@@ -309,7 +362,7 @@ static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
     size_t room = rows > used + 1 ? rows - used - 1 : 3, n = v->v.nevent, from = n > room ? n - room : 0;
     xl_buf_puts(b, n ? "newest events\n" : "");
     for (size_t i = from; i < n; i++)
-        put_event(b, v->v.event[i]);
+        put_event(b, v, v->v.event[i], several);
 }
 
 static void put_json(const view *v, xl_buf *b)

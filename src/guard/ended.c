@@ -1,6 +1,7 @@
-/* The end of a rank's program, as preload_end.h tells of it. JAX's shutdown waits for all ranks. One that has failed
- * would wait there for others that wait for it in a collective, and nothing would end; so the process ends itself, with
- * the status that it has failed with. One that ended well is only said to wait: others may still be saving. */
+/* The end of a program, as preload_end.h tells of it: the exception that ended it, if one did. And of a rank's: JAX's
+ * shutdown waits for all ranks. One that has failed would wait there for others that wait for it in a collective, and
+ * nothing would end; so the process ends itself, with the status that it has failed with. One that ended well is only
+ * said to wait: others may still be saving. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,14 +62,44 @@ static void hide_secrets(const char *words)
     xl_arena_fini(&a);
 }
 
-/* stage: one of the three above. status, words: of an exception that nobody caught; 0: of none. */
+static void put_end(xl_run *r, int process, int status, const char *where)
+{
+    xl_event e;
+    xl_event_begin(r, &e, "program_end");
+    xl_json_put_int(&e.j, "process", process);
+    xl_json_put_int(&e.j, "status", status);
+    xl_json_put_text(&e.j, "text", last.words);
+    if (*where)
+        xl_json_put_text(&e.j, "where", where);
+    xl_event_end(r, &e);
+}
+
+/* Of a program that is no rank. It may have failed before it loaded a plugin: then nothing else is started for it. */
+static void put_end_alone(guard_state *g, int status, const char *where)
+{
+    const char *dir = getenv("XLANE_RUN");
+    xl_run *opened = NULL;
+    if (!g->run)
+        xl_error_free(xl_run_open(dir && *dir ? dir : NULL, &opened));
+    if (g->run || opened)
+        put_end(g->run ? g->run : opened, 0, status, where);
+    xl_run_close(opened);
+}
+
+/* stage: one of the three above; of: processes, 1 where they are no ranks. status, words, where (PATH:LINE): of an
+ * exception that nobody caught; 0: of none. */
 __attribute__((visibility("default"))) void xlane_guard_ended(int stage, int process, int of, int status,
-                                                              const char *words, int over);
-void xlane_guard_ended(int stage, int process, int of, int status, const char *words, int over)
+                                                              const char *words, const char *where, int over);
+void xlane_guard_ended(int stage, int process, int of, int status, const char *words, const char *where, int over)
 {
     guard_state *g = guard_current();
     if (stage == SHUTDOWN_IS_THROUGH) {
         waiting = 0;
+        return;
+    }
+    hide_secrets(words);
+    if (of < 2) {
+        put_end_alone(g, status, where);
         return;
     }
     guard_start();
@@ -78,14 +109,8 @@ void xlane_guard_ended(int stage, int process, int of, int status, const char *w
     last.of = of;
     last.status = status;
     last.over = over != 0;
-    hide_secrets(words);
     if (stage == PROGRAM_ENDED) {
-        xl_event e;
-        xl_event_begin(g->run, &e, "program_end");
-        xl_json_put_int(&e.j, "process", process);
-        xl_json_put_int(&e.j, "status", status);
-        xl_json_put_text(&e.j, "text", last.words);
-        xl_event_end(g->run, &e);
+        put_end(g->run, process, status, where);
         return;
     }
     xl_thread t;

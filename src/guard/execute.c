@@ -270,13 +270,20 @@ static void failed(guard_state *g, const char *module, const char *text, size_t 
     xl_event_end(g->run, &e);
 }
 
-typedef struct { guard_plugin *p; xl_module_metrics *mm; uint64_t step; } finish;
+/* An execution under way: of a step, or of another program between steps (step 0). */
+typedef struct { guard_plugin *p; xl_module_metrics *mm; uint64_t step; double start; } finish;
 
-static void step_done(guard_state *g, xl_module_metrics *mm, uint64_t step)
+/* told: by the plugin. Else the call has returned, and that is all that is known. */
+static void ended(const finish *f, bool told)
 {
-    double busy = xl_steps_done(g->steps, step, xl_now());
-    if (busy > 0 && mm == atomic_load_explicit(&g->step_module, memory_order_relaxed))
-        xl_metrics_time(g->metrics, mm, XL_M_StepDeviceTime, busy);
+    guard_state *g = f->p->g;
+    if (!f->step) {
+        xl_steps_other_done(g->steps, f->start, xl_now(), told);
+        return;
+    }
+    double busy = xl_steps_done(g->steps, f->step, xl_now(), told);
+    if (busy > 0 && f->mm == atomic_load_explicit(&g->step_module, memory_order_relaxed))
+        xl_metrics_time(g->metrics, f->mm, XL_M_StepDeviceTime, busy);
 }
 
 static void finished(PJRT_Error *err, void *ctx)
@@ -284,22 +291,37 @@ static void finished(PJRT_Error *err, void *ctx)
     finish *f = ctx;
     if (err) {
         xl_error *why = guard_take(f->p, err, "PJRT_Event_OnReady");
-        failed(f->p->g, xl_module_metrics_name(f->mm), xl_error_message(why), strlen(xl_error_message(why)));
+        failed(f->p->g, f->mm ? xl_module_metrics_name(f->mm) : "an executable", xl_error_message(why),
+               strlen(xl_error_message(why)));
         xl_error_free(why);
     }
-    step_done(f->p->g, f->mm, f->step);
+    ended(f, true);
     free(f);
 }
 
-/* When a step began, and when the device was done with it: where the frontend asks for that event it is also told to
- * us, else the call's return counts. */
+/* When the device was done with it: where the frontend asks for that event it is also told to us, else the call's
+ * return counts. */
+static void await_end(finish of, const PJRT_LoadedExecutable_Execute_Args *args)
+{
+    PJRT_Event *done = args->device_complete_events ? args->device_complete_events[0] : NULL;
+    finish *f = done ? malloc(sizeof *f) : NULL;
+    if (f) {
+        *f = of;
+        PJRT_Event_OnReady_Args r = { .struct_size = sizeof r, .event = done, .callback = finished, .user_arg = f };
+        xl_error *err = guard_take(of.p, of.p->real->PJRT_Event_OnReady(&r), "PJRT_Event_OnReady");
+        if (!err)
+            return;
+        xl_error_free(err);
+        free(f);
+    }
+    ended(&of, false);
+}
+
 static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedExecutable_Execute_Args *args,
                       double start)
 {
     guard_state *g = p->g;
     double took, gap;
-    if (!g->steps)
-        return;
     xl_steps_of(g->steps, xl_module_metrics_name(mm), xl_module_metrics_count(mm, XL_M_ExecuteTime) - 1);
     uint64_t step = xl_steps_start(g->steps, start, &took, &gap);
     if (took > 0) {
@@ -308,18 +330,7 @@ static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedE
         xl_metrics_time(g->metrics, mm, XL_M_StepTime, took);
         xl_metrics_time(g->metrics, mm, XL_M_StepHostGap, gap);
     }
-    PJRT_Event *done = args->device_complete_events ? args->device_complete_events[0] : NULL;
-    finish *f = done ? malloc(sizeof *f) : NULL;
-    if (f) {
-        *f = (finish){ p, mm, step };
-        PJRT_Event_OnReady_Args r = { .struct_size = sizeof r, .event = done, .callback = finished, .user_arg = f };
-        xl_error *err = guard_take(p, p->real->PJRT_Event_OnReady(&r), "PJRT_Event_OnReady");
-        if (!err)
-            return;
-        xl_error_free(err);
-        free(f);
-    }
-    step_done(g, mm, step);
+    await_end((finish){ p, mm, step, start }, args);
 }
 
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args)
@@ -356,9 +367,11 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
     }
     if (e && !err)
         note_made(g, e, args);
-    if (mm && !e->helper) {
-        if (!err && mm == atomic_load_explicit(&g->step_module, memory_order_relaxed))
+    if (g->steps && !err) {
+        if (mm && !e->helper && mm == atomic_load_explicit(&g->step_module, memory_order_relaxed))
             time_step(p, mm, args, t);
+        else if (xl_steps_other(g->steps, t))
+            await_end((finish){ p, mm, 0, t }, args);
     }
     if (slice != UINT32_MAX)
         guard_profile_after(p, slice, args, !err);

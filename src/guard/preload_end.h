@@ -1,6 +1,6 @@
 /* src/guard/preload_end.h
- * Python that tells the guard how the program of a rank ended, for ended.c. Part of the module `_xlane`, see
- * preload_function.h. A rank that raised does not end by itself: JAX's shutdown, in its atexit handlers, waits for the
+ * Python that tells the guard of an exception that ended the program, and how the program of a rank ended, for ended.c.
+ * Part of the module `_xlane`, see preload_function.h. A program that is no rank tells it in an atexit handler. A rank that raised does not end by itself: JAX's shutdown, in its atexit handlers, waits for the
  * other ranks, and those wait for it in a collective.
  *
  * threading._shutdown is what the interpreter calls first when the program is over, before any atexit handler. An
@@ -14,7 +14,7 @@
 static const char guard_preload_end[] =
     "exec(compile('''\n"
     "import threading\n"
-    "ended = []\n" /* [status, words] once the program has failed; [] when it has not ended or ended well */
+    "ended = []\n" /* [status, words, where] once the program has failed; [] when it has not ended or ended well */
     "over = [False]\n"
     "forked = []\n" /* from a rank: a process that is none itself */
     "class Mark:\n"
@@ -24,7 +24,7 @@ static const char guard_preload_end[] =
     "        if sys is None or sys._getframe().f_back is not None or self.code is None: return\n"
     "        status = self.code & 255 if isinstance(self.code, int) else 1\n"
     "        if status and threading.current_thread() is threading.main_thread():\n"
-    "            ended[:] = status, 'sys.exit(%s)' % repr(self.code)[:100]\n"
+    "            ended[:] = status, 'sys.exit(%s)' % repr(self.code)[:100], ''\n"
     "def mark_exits():\n"
     "    real = sys.exit\n"
     "    def exit(*args):\n"
@@ -40,23 +40,36 @@ static const char guard_preload_end[] =
     "    f = at.tb_frame\n"
     "    return f.f_lasti == at.tb_lasti or f.f_code.co_code[f.f_lasti] == "
     "__import__('opcode').opmap.get('RERAISE')\n" /* at the end of a finally: */
+    "def last(): return getattr(sys, 'last_exc', None) or getattr(sys, 'last_value', None)\n"
+    "def failure(e):\n" /* where: the innermost line of the user's own */
+    "    lines, where, at = str(e).strip().splitlines() or [''], '', e.__traceback__\n"
+    "    while at is not None:\n"
+    "        path = at.tb_frame.f_code.co_filename\n"
+    "        if path != '<xlane>' and not library(path): where = '%s:%d' % (path, at.tb_lineno)\n"
+    "        at = at.tb_next\n"
+    "    words = (type(e).__name__ + (': ' if lines[0] else '') + lines[0])[:200]\n"
+    "    return 130 if isinstance(e, KeyboardInterrupt) else 1, words, where\n"
+    "def tell(stage, process, of, status, words, where):\n"
+    "    import ctypes\n"
+    "    told = ctypes.PyDLL(os.environ['XLANE_GUARD_LIBRARY'], os.RTLD_NOW).xlane_guard_ended\n"
+    "    words, where = (s.encode(errors='replace') for s in (words, where))\n"
+    "    told(stage, process, of, status, words, where, int(over[0]))\n"
+    "def end_alone():\n" /* what over tells of is told already */
+    "    try:\n"
+    "        if over[0] or os.environ.get('XLANE_GUARD') == 'off' or not uncaught(last()): return\n"
+    "        tell(0, 0, 1, *failure(last()))\n"
+    "    except Exception: pass\n"
+    "__import__('atexit').register(end_alone)\n"
     "def tell_end(stage):\n"
     "    state = sys.modules['jax._src.distributed'].global_state\n"
     "    if state.client is None and stage < 2 or (state.num_processes or 1) < 2 or forked: return\n"
-    "    import ctypes\n"
-    "    tell = ctypes.PyDLL(os.environ['XLANE_GUARD_LIBRARY'], os.RTLD_NOW).xlane_guard_ended\n"
-    "    status, words = ended or (0, '')\n"
-    "    tell(stage, state.process_id, state.num_processes, status, words.encode(errors='replace'), int(over[0]))\n"
+    "    tell(stage, state.process_id, state.num_processes, *(ended or (0, '', '')))\n"
     "def watch_end():\n"
     "    real = threading._shutdown\n"
     "    def _shutdown():\n"
     "        try:\n"
-    "            e = getattr(sys, 'last_exc', None) or getattr(sys, 'last_value', None)\n"
     "            over[0] = True\n"
-    "            if not ended and uncaught(e):\n"
-    "                lines = str(e).strip().splitlines() or ['']\n"
-    "                ended[:] = 130 if isinstance(e, KeyboardInterrupt) else 1, (\n"
-    "                    type(e).__name__ + (': ' if lines[0] else '') + lines[0])[:200]\n"
+    "            if not ended and uncaught(last()): ended[:] = failure(last())\n"
     "            if ended: tell_end(0)\n"
     "        except Exception: pass\n"
     "        return real()\n"

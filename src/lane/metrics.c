@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "lane/kept.h"
+#include "lane/steps.h"
 
 static const struct { const char *name, *help; bool timing; } rows[XL_M_COUNT] = {
 #define TIMING(n, h) [XL_M_##n] = { #n, h, true },
@@ -345,29 +346,6 @@ out:
 }
 
 /* ---- for people and scrapers ------------------------------------------------------------------------------------- */
-/* "01m02s345ms678.901us", as PyTorch/XLA writes durations: only the parts that are there. */
-static void put_duration(xl_buf *out, double s)
-{
-    uint64_t us = (uint64_t)(s * 1e6), left = us;
-    uint64_t d = left / 86400000000u, h, m, sec, ms;
-    left %= 86400000000u;
-    h = left / 3600000000u, left %= 3600000000u;
-    m = left / 60000000u, left %= 60000000u;
-    sec = left / 1000000u, left %= 1000000u;
-    ms = left / 1000u, left %= 1000u;
-    if (d)
-        xl_buf_printf(out, "%llud", (unsigned long long)d);
-    if (d || h)
-        xl_buf_printf(out, "%02lluh", (unsigned long long)h);
-    if (d || h || m)
-        xl_buf_printf(out, "%02llum", (unsigned long long)m);
-    if (d || h || m || sec)
-        xl_buf_printf(out, "%02llus", (unsigned long long)sec);
-    if (us >= 1000)
-        xl_buf_printf(out, "%03llums", (unsigned long long)ms);
-    xl_buf_printf(out, "%03llu.%03uus", (unsigned long long)left, (unsigned)((uint64_t)(s * 1e9) % 1000));
-}
-
 /* Not less than the least that was taken, nor more than the most. */
 static double percentile(const xl_meter *t, double q)
 {
@@ -386,25 +364,28 @@ static double percentile(const xl_meter *t, double q)
     return s < least ? least : s > (double)t->most * 1e-9 ? (double)t->most * 1e-9 : s;
 }
 
-static void print_set(const xl_meter *set, xl_buf *out)
+/* Under PyTorch/XLA's names. A percentile that has not two samples on either side is none: the least and the most are
+ * always told, of two samples and more. */
+static void print_timing(const xl_meter *t, const char *name, xl_buf *out)
 {
     static const int q[] = { 1, 5, 10, 20, 50, 80, 90, 95, 99 };
-    for (int w = 0; w < XL_M_COUNT; w++) {
-        if (!rows[w].timing || !set[w].n)
-            continue;
-        xl_buf_printf(out,
-                      "Metric: %s\n"
-                      "  TotalSamples: %llu\n"
-                      "  Accumulator: ",
-                      rows[w].name, (unsigned long long)set[w].n);
-        put_duration(out, (double)set[w].sum * 1e-9);
-        xl_buf_puts(out, "\n  Percentiles: ");
-        for (size_t i = 0; i < sizeof q / sizeof *q; i++) {
-            xl_buf_printf(out, "%s%d%%=", i ? "; " : "", q[i]);
-            put_duration(out, percentile(&set[w], q[i] / 100.0));
-        }
-        xl_buf_putc(out, '\n');
-    }
+    char ms[32];
+    xl_buf_printf(out, "Metric: %s\n  TotalSamples: %llu\n  Accumulator: %s\n", name, (unsigned long long)t->n,
+                  xl_time_words((double)t->sum * 1e-9, ms));
+    if (t->n < 2 || !t->below)
+        return;
+    xl_buf_printf(out, "  Percentiles: min=%s", xl_time_words((double)(UINT64_MAX - t->below) * 1e-9, ms));
+    for (size_t i = 0; i < sizeof q / sizeof *q; i++)
+        if (t->n * (uint64_t)(q[i] < 50 ? q[i] : 100 - q[i]) >= 200)
+            xl_buf_printf(out, "; %d%%=%s", q[i], xl_time_words(percentile(t, q[i] / 100.0), ms));
+    xl_buf_printf(out, "; max=%s\n", xl_time_words((double)t->most * 1e-9, ms));
+}
+
+static void print_set(const xl_meter *set, xl_buf *out)
+{
+    for (int w = 0; w < XL_M_COUNT; w++)
+        if (rows[w].timing && set[w].n)
+            print_timing(&set[w], rows[w].name, out);
     for (int w = 0; w < XL_M_COUNT; w++)
         if (!rows[w].timing && set[w].sum)
             xl_buf_printf(out, "Counter: %s\n  Value: %llu\n", rows[w].name, (unsigned long long)set[w].sum);

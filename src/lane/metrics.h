@@ -17,7 +17,7 @@
     TIMING(ExecuteTime, "seconds spent in execute calls")                                           \
     TIMING(StepTime, "seconds from the start of a step to the start of the next")                   \
     TIMING(StepDeviceTime, "seconds the device worked on a step")                                   \
-    TIMING(StepHostGap, "seconds between the end of a step and the start of the next")              \
+    TIMING(StepHostGap, "seconds the device waited from the end of a step to the start of the next")\
     COUNTER(CompileCacheMiss, "compiles that no cache answered")                                    \
     COUNTER(UncachedCompile, "compiles that were not written to the cache")                         \
     COUNTER(CachedCompile, "compiles that the cache answered")                                      \

@@ -17,6 +17,11 @@ struct xl_steps {
     uint64_t n, done;                                      /* started; the last one that is done, counted from 1 */
     uint64_t before;                                       /* ran before it was known to be the step: not timed */
     double first, first_done, start, start_before, done_at;
+    /* Other programs: when the device was last done with any, how long it ran them since the last step was done, how
+     * many are under way, and since when one is. */
+    double idle_at, others, other_start;
+    uint32_t flying;
+    uint64_t untold;                                       /* executions whose end the plugin did not tell */
     uint32_t width;
     xl_step_window window[XL_STEP_WINDOWS];
 };
@@ -38,7 +43,9 @@ void xl_steps_of(xl_steps *s, const char *name, uint64_t before)
         s->n = s->done = 0;
         s->before = before;
         s->width = 1;
-        s->first = s->first_done = s->start = s->start_before = s->done_at = 0;
+        s->first = s->first_done = s->start = s->start_before = s->done_at = s->idle_at = s->others = 0;
+        s->flying = 0;
+        s->untold = 0;
         memset(s->window, 0, sizeof s->window);
     }
     s->module = name;
@@ -52,6 +59,7 @@ static void join(xl_step_window *to, const xl_step_window *from)
     to->time += from->time;
     to->busy += from->busy;
     to->gap += from->gap;
+    to->other += from->other;
     to->max = fmax(to->max, from->max);
 }
 
@@ -76,7 +84,8 @@ uint64_t xl_steps_start(xl_steps *s, double now, double *took, double *gap)
     if (s->n) {
         xl_step_window *w = window_of(s, s->n);
         *took = fmax(0, now - s->start);
-        *gap = s->done == s->n ? fmax(0, now - s->done_at) : 0; /* else the device still works on it */
+        double end = s->flying ? fmin(now, s->other_start) : now;
+        *gap = s->done == s->n ? fmax(0, end - s->done_at - s->others) : 0; /* else the device still works on it */
         w->n++;
         w->time += *took;
         w->gap += *gap;
@@ -91,14 +100,14 @@ uint64_t xl_steps_start(xl_steps *s, double now, double *took, double *gap)
     return k;
 }
 
-double xl_steps_done(xl_steps *s, uint64_t k, double now)
+double xl_steps_done(xl_steps *s, uint64_t k, double now, bool told)
 {
     xl_mutex_lock(&s->lock);
     double busy = 0;
     if (k <= s->n && k > s->done) {
-        /* It began when it was started or when the one before was done. With more than two under way the latter is the
+        /* It began when it was started or when what ran before was done. With more than two under way the latter is the
          * later one. */
-        double began = fmax(s->done_at, k == s->n ? s->start : k + 1 == s->n ? s->start_before : 0);
+        double began = fmax(s->idle_at, k == s->n ? s->start : k + 1 == s->n ? s->start_before : 0);
         xl_step_window *w = window_of(s, k);
         busy = began > 0 ? fmax(0, now - began) : 0;
         w->busy += busy;
@@ -107,9 +116,37 @@ double xl_steps_done(xl_steps *s, uint64_t k, double now)
             s->first_done = now;
         s->done = k;
         s->done_at = now;
+        s->others = 0;
+        s->untold += !told;
     }
+    s->idle_at = fmax(s->idle_at, now);
     xl_mutex_unlock(&s->lock);
     return busy;
+}
+
+bool xl_steps_other(xl_steps *s, double start)
+{
+    xl_mutex_lock(&s->lock);
+    bool counts = s->n > 0;
+    if (counts && !s->flying++)
+        s->other_start = start;
+    xl_mutex_unlock(&s->lock);
+    return counts;
+}
+
+void xl_steps_other_done(xl_steps *s, double start, double now, bool told)
+{
+    xl_mutex_lock(&s->lock);
+    if (s->n && s->flying) {                               /* else the step is of another module since */
+        double took = fmax(0, now - fmax(s->idle_at, start));
+        window_of(s, s->n)->other += took;
+        s->others += took;
+        s->idle_at = fmax(s->idle_at, now);
+        s->flying--;
+        s->other_start = now;                              /* the next one under way runs from here on */
+        s->untold += !told;
+    }
+    xl_mutex_unlock(&s->lock);
 }
 
 void xl_steps_json(xl_steps *s, double began, xl_json *j)
@@ -121,8 +158,10 @@ void xl_steps_json(xl_steps *s, double began, xl_json *j)
     xl_json_put_int(j, "before", (int64_t)s->before);
     xl_json_put_num(j, "first", s->n ? s->first - began : 0);
     xl_json_put_num(j, "first_seconds", s->first_done > s->first ? s->first_done - s->first : 0);
+    xl_json_put_int(j, "untold", (int64_t)s->untold);
     xl_json_put_int(j, "width", s->width);
-    xl_json_key(j, "windows"); /* steps, of those measured on the device, seconds: time, busy, gap, longest */
+    /* steps, of those measured on the device, seconds: time, busy, gap, longest, other programs */
+    xl_json_key(j, "windows");
     xl_json_list(j);
     for (uint64_t i = 0; s->n && i <= (s->n - 1) / s->width && i < XL_STEP_WINDOWS; i++) {
         const xl_step_window *w = &s->window[i];
@@ -133,6 +172,7 @@ void xl_steps_json(xl_steps *s, double began, xl_json *j)
         xl_json_num(j, w->busy);
         xl_json_num(j, w->gap);
         xl_json_num(j, w->max);
+        xl_json_num(j, w->other);
         xl_json_end(j);
     }
     xl_json_end(j);
@@ -149,7 +189,7 @@ static int by_value(const void *x, const void *y)
 }
 
 /* The middle of what the windows from..to-1 have on average, each counted once for a step of it. q in 0..1. */
-typedef enum { TIME, BUSY, GAP } figure;
+typedef enum { TIME, BUSY, GAP, SHARE } figure;
 static double quantile(xl_arena *a, const xl_step_times *t, uint32_t from, uint32_t to, figure what, double q)
 {
     double *v = xl_new(a, double, t->nwindow + 1);
@@ -157,7 +197,9 @@ static double quantile(xl_arena *a, const xl_step_times *t, uint32_t from, uint3
     for (uint32_t i = from; i < to && i < t->nwindow; i++) {
         const xl_step_window *w = &t->window[i];
         uint32_t of = what == BUSY ? w->nbusy : w->n;
-        if (of)
+        if (what == SHARE && w->time > 0)
+            v[n++] = fmin(1, (w->busy + w->other) / w->time);
+        else if (what != SHARE && of)
             v[n++] = (what == TIME ? w->time : what == BUSY ? w->busy : w->gap) / of;
     }
     if (!n)
@@ -207,6 +249,28 @@ static void find_drift(xl_arena *a, xl_step_times *t)
     }
 }
 
+/* From the device's share of the time, where the plugin told the end of nearly all executions (untold < 0: that is not
+ * known), and there are steps enough for a verdict that one more would not change. */
+static void find_bound(xl_arena *a, xl_step_times *t, double untold)
+{
+    static const double most = 0.8, half = 0.5, short_s = 1e-3;
+    enum { ENOUGH = 10 };
+    double time = 0, ran = 0;
+    for (uint32_t i = 0; i < t->nwindow; i++) {
+        time += t->window[i].time;
+        ran += t->window[i].n ? t->window[i].busy + t->window[i].other : 0; /* not of the last step, which has no time */
+    }
+    if (untold < 0 || 10 * untold > (double)t->timed || t->timed <= ENOUGH || time <= 0)
+        return;
+    t->share = fmin(1, ran / time);
+    t->step_share = quantile(a, t, 0, t->nwindow, SHARE, 0.5);
+    double least = fmin(t->share, t->step_share);
+    t->bound = least >= most            ? (fmax(t->median, t->busy) < short_s ? XL_BOUND_SHORT : XL_BOUND_DEVICE)
+               : t->step_share >= most  ? XL_BOUND_PAUSES
+               : fmax(t->share, t->step_share) <= half ? XL_BOUND_HOST
+                                        : XL_BOUND_BOTH;
+}
+
 /* The time until the first step was done, in parts. */
 static void first_step(xl_node **e, size_t n, double first, double seconds, xl_step_times *t)
 {
@@ -215,8 +279,10 @@ static void first_step(xl_node **e, size_t n, double first, double seconds, xl_s
     for (size_t i = 0; i < n; i++) {
         if (xl_node_num(e[i], "pid", -1) != t->pid)
             continue;
-        if (xl_node_is(e[i], "event", "attach") && attach < 0)
+        if (xl_node_is(e[i], "event", "attach") && attach < 0) {
             attach = xl_node_num(e[i], "t", -1);
+            t->rank = (int)xl_node_int(e[i], "rank", 0);
+        }
         if (xl_node_is(e[i], "event", "client") && client < 0) {
             client = xl_node_num(e[i], "t", -1);
             t->client = xl_node_num(e[i], "seconds", 0);
@@ -237,6 +303,12 @@ static void first_step(xl_node **e, size_t n, double first, double seconds, xl_s
     t->execute = seconds;
     t->host = fmax(0, first - client - compiles);
     t->first = first + seconds;
+}
+
+static int by_rank(const void *x, const void *y)
+{
+    const xl_step_times *s = x, *t = y;
+    return s->rank != t->rank ? s->rank - t->rank : s->pid - t->pid;
 }
 
 xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_t *n)
@@ -272,14 +344,17 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
             const xl_node *v = w->kid[k];
             if (v->kind != XL_NODE_LIST || v->n < 6)
                 continue;
-            t.window[t.nwindow++] = (xl_step_window){ (uint32_t)v->kid[0]->i, (uint32_t)v->kid[1]->i, v->kid[2]->f,
-                                                      v->kid[3]->f,           v->kid[4]->f,           v->kid[5]->f };
+            t.window[t.nwindow++] = (xl_step_window){
+                .n = (uint32_t)v->kid[0]->i, .nbusy = (uint32_t)v->kid[1]->i, .time = v->kid[2]->f,
+                .busy = v->kid[3]->f, .gap = v->kid[4]->f, .max = v->kid[5]->f, .other = v->n > 6 ? v->kid[6]->f : 0
+            };
             t.max = fmax(t.max, v->kid[5]->f);
         }
         t.median = quantile(a, &t, 0, t.nwindow, TIME, 0.5);
         t.p95 = quantile(a, &t, 0, t.nwindow, TIME, 0.95);
         t.busy = quantile(a, &t, 0, t.nwindow, BUSY, 0.5);
         t.gap = quantile(a, &t, 0, t.nwindow, GAP, 0.5);
+        find_bound(a, &t, xl_node_num(root, "untold", -1));
         find_drift(a, &t);
         if (t.drift_step)
             t.drift_step += (uint64_t)before;
@@ -287,6 +362,8 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
                    xl_node_num(root, "first_seconds", 0), &t);
         XL_PUSH(a, *out, *n, cap, t);
     }
+    if (*n)
+        qsort(*out, *n, sizeof **out, by_rank);
 out:
     return err;
 }
@@ -313,18 +390,80 @@ void xl_steps_drift_say(const xl_step_times *t, xl_buf *b)
                   moved(t->drift_gap[0], t->drift_gap[1]), t->drift_gap[0] * 1e3, t->drift_gap[1] * 1e3);
 }
 
-void xl_steps_say(const xl_step_times *t, xl_buf *b)
+const char *xl_time_words(double s, char out[32])
 {
-    xl_buf_printf(b, "Steps: %llu of %.*s", (unsigned long long)t->steps, XL_FMT(t->module));
+    double ms = s * 1e3;                                   /* one unit: figures are compared with each other */
+    snprintf(out, 32, ms >= 1000 ? "%.0f ms" : ms >= 0.001 || ms == 0 ? "%.4g ms" : "%.6f ms", ms);
+    return out;
+}
+
+void xl_steps_figures_say(double median, double p95, double max, uint64_t n, xl_buf *b)
+{
+    char ms[3][32];
+    xl_buf_printf(b, "median=%s; ", xl_time_words(median, ms[0]));
+    if (n / 20 > 1)
+        xl_buf_printf(b, "95%%=%s; ", xl_time_words(p95, ms[1]));
+    xl_buf_printf(b, "max=%s", xl_time_words(max, ms[2]));
+}
+
+/* A sentence on the verdict, and what to do next. */
+static const struct { const char *word, *words, *next; } bounds[] = {
+    [XL_BOUND_UNKNOWN] = { 0 },
+    [XL_BOUND_DEVICE] = { "device", "the device", "make the step's program faster; the host keeps up" },
+    [XL_BOUND_SHORT] = { "short", "not told apart, as calls may fill a step under 1 ms",
+                         "a larger batch, or several steps in one program (jax.lax.scan)" },
+    [XL_BOUND_PAUSES] = { "pauses", "the device in most steps, the host between some",
+                          "look for compiles, evaluation and checkpoints" },
+    [XL_BOUND_HOST] = { "host", "the host", "look at its work between executions: Python, input, reads" },
+    [XL_BOUND_BOTH] = { "both", "both", "look at the host's work between executions: Python, input, reads" },
+};
+
+static void bound_say(const xl_step_times *t, xl_buf *b)
+{
+    if (!bounds[t->bound].word)
+        return;
+    long ran = lround(100 * t->share);
+    xl_buf_printf(b,
+                  "  Device or host: %s. Programs ran for %ld%% of the time, and the device waited for the host for "
+                  "%ld%%\n"
+                  "    (from the first step to the last, with the calls; in the median step they ran for %ld%%)\n"
+                  "    next: %s; XLANE_PROFILE_STEPS=A:B records a timeline\n",
+                  bounds[t->bound].words, ran, 100 - ran, lround(100 * t->step_share), bounds[t->bound].next);
+}
+
+static void first_say(const xl_step_times *t, xl_buf *b)
+{
+    const struct { const char *what; double seconds; } part[] = {
+        { "start and imports", t->imports }, { "client", t->client },
+        { "tracing, lowering and the rest of the host's work", t->host },
+        { "compiling", t->compile }, { "loading", t->load }, { "first execution", t->execute },
+    };
+    char ms[32];
+    xl_buf_printf(b, "  FirstStep: done after %s, with %d program%s compiled and %d loaded before it\n   ",
+                  xl_time_words(t->first, ms), t->compiled, t->compiled == 1 ? "" : "s", t->loaded);
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        xl_buf_printf(b, "%s %s %s", !i ? "" : i == 3 ? ";\n   " : ";", part[i].what, xl_time_words(part[i].seconds, ms));
+    xl_buf_putc(b, '\n');
+}
+
+void xl_steps_say(const xl_step_times *t, bool several, xl_buf *b)
+{
+    char ms[2][32];
+    xl_buf_puts(b, "Steps");
+    if (several)
+        xl_buf_printf(b, " of rank %d (process %d)", t->rank, t->pid);
+    xl_buf_printf(b, ": %llu of %.*s", (unsigned long long)t->steps, XL_FMT(t->module));
     if (t->timed < t->steps)                               /* another function took more time until then */
         xl_buf_printf(b, ", the last %llu of them timed", (unsigned long long)t->timed);
     xl_buf_putc(b, '\n');
-    if (t->timed > 1)
-        xl_buf_printf(b,
-                      "  StepTime: median=%.4gms; 95%%=%.4gms; max=%.4gms%s\n"
-                      "  of it on the device: median=%.4gms; waiting for the host: median=%.4gms\n",
-                      t->median * 1e3, t->p95 * 1e3, t->max * 1e3,
-                      t->width > 1 ? " (quantiles of windows of several steps)" : "", t->busy * 1e3, t->gap * 1e3);
+    if (t->timed > 1) {
+        xl_buf_puts(b, "  StepTime: ");
+        xl_steps_figures_say(t->median, t->p95, t->max, t->timed - 1, b);
+        xl_buf_printf(b, "%s\n  of it on the device: median=%s; waiting for the host: median=%s\n",
+                      t->width > 1 ? " (quantiles of windows of several steps)" : "", xl_time_words(t->busy, ms[0]),
+                      xl_time_words(t->gap, ms[1]));
+        bound_say(t, b);
+    }
     if (t->timed > 1 && t->nwindow >= 20) {
         xl_buf_puts(b, "  Drift: ");
         if (t->drift_step)
@@ -333,18 +472,14 @@ void xl_steps_say(const xl_step_times *t, xl_buf *b)
             xl_buf_puts(b, "none\n");
     }
     if (t->first >= 0)
-        xl_buf_printf(b,
-                      "  FirstStep: done after %.3fs: start and imports %.3fs, client %.3fs, tracing, lowering and the "
-                      "rest of the host's work %.3fs, "
-                      "compiling %.3fs (%d program%s), loading %.3fs (%d), first execute %.3fs\n",
-                      t->first, t->imports, t->client, t->host, t->compile, t->compiled, t->compiled == 1 ? "" : "s",
-                      t->load, t->loaded, t->execute);
+        first_say(t, b);
 }
 
 void xl_steps_put(const xl_step_times *t, xl_json *j)
 {
     xl_json_map(j);
     xl_json_put_int(j, "pid", t->pid);
+    xl_json_put_int(j, "rank", t->rank);
     xl_json_put_str(j, "module", t->module);
     xl_json_put_int(j, "steps", (int64_t)t->steps);
     xl_json_put_int(j, "timed", (int64_t)t->timed);
@@ -353,6 +488,11 @@ void xl_steps_put(const xl_step_times *t, xl_json *j)
     xl_json_put_num(j, "max", t->max);
     xl_json_put_num(j, "device", t->busy);
     xl_json_put_num(j, "host_gap", t->gap);
+    if (t->bound != XL_BOUND_UNKNOWN) {
+        xl_json_put_text(j, "bound", bounds[t->bound].word);
+        xl_json_put_num(j, "device_share", t->share);
+        xl_json_put_num(j, "device_share_of_median_step", t->step_share);
+    }
     if (t->drift_step) {
         xl_json_key(j, "drift");
         xl_json_map(j);

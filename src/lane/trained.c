@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "lane/run.h"
+#include "lane/steps.h"
 
 static int by_value(const void *x, const void *y)
 {
@@ -92,11 +93,14 @@ void xl_trained_say(const xl_trained *t, xl_buf *b)
 {
     xl_buf_printf(b, "Steps: %llu of xlane train, the last is step %.0f; loss %.4f -> %.4f\n",
                   (unsigned long long)t->steps, t->step, t->first_loss, t->loss);
-    if (t->ntook)
-        xl_buf_printf(b, "  StepTime: median=%.4gms; 95%%=%.4gms; max=%.4gms\n", t->median * 1e3, t->p95 * 1e3,
-                      t->max * 1e3);
+    char ms[32];
+    if (t->ntook) {
+        xl_buf_puts(b, "  StepTime: ");
+        xl_steps_figures_say(t->median, t->p95, t->max, t->ntook, b);
+        xl_buf_putc(b, '\n');
+    }
     if (t->first >= 0)
-        xl_buf_printf(b, "  FirstStep: done after %.3fs\n", t->first);
+        xl_buf_printf(b, "  FirstStep: done after %s\n", xl_time_words(t->first, ms));
     xl_buf_printf(b, "  Programs: %d compiled, %d loaded from a cache\n", t->compiled, t->loaded);
     if (t->skipped > 0)
         xl_buf_printf(b, "  Skipped: %.0f steps, whose loss or gradient was not finite\n", t->skipped);

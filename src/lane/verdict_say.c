@@ -72,9 +72,9 @@ void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
                       "full disk does that)\n",
                       v->cut, v->cut == 1 ? "" : "es", v->cut == 1 ? "its" : "their");
     xl_arena a = { 0 };
-    xl_str rank = xl_failed_rank(&a, v->event, v->nevent);
-    if (rank.n)
-        xl_buf_printf(b, "%.*s\n", XL_FMT(rank));
+    xl_str failed = xl_failed_words(&a, v->event, v->nevent);
+    if (failed.n)
+        xl_buf_printf(b, "%.*s\n", XL_FMT(failed));
     xl_arena_fini(&a);
 }
 
