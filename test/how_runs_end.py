@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 
-from _guarded import BUILD, PLUGIN, STEPS, TMP, UNENDED, XLANE, check, done, environment, python, run, script, xlane
+from _guarded import (BUILD, PLUGIN, STEPS, TMP, UNENDED, XLANE, check, done, environment, line_of, python, run, script,
+                      xlane)
 
 
 def outcomes():
@@ -62,6 +63,63 @@ def _():
         status=1)
     assert ": it ran, so it works here; " in xlane("receipt", "show", folder)
     assert outcomes()[-1] == "ran", outcomes()
+
+
+LOADS = """
+def load(i):
+    return {"x": 1}["y"] if i else 0
+"""
+RAISES = STEPS % (LOADS + "load(1)")
+AT = line_of(RAISES, 'if i else 0')
+
+
+@check("an_uncaught_exception_is_named_with_the_line_of_the_user")
+def _():
+    """Type, message, line and exit status, wherever the exception rose; not of one that did not end the program."""
+    names = "KeyError: 'y' at %s/{}.py:%d" % (TMP, AT)
+    cases = (
+        ("raises", RAISES, 1, names),
+        ("finally", STEPS % (LOADS + "try: load(1)\nfinally: print('over')"), 1, names),
+        ("in_jax", STEPS % "step('text')  # HERE", 1, "TypeError: "),
+        ("exits", STEPS % "raise SystemExit(3)", 3, None),
+        ("catches", STEPS % (LOADS + "try: load(1)\nexcept KeyError: pass\nraise SystemExit(4)"), 4, None),
+        ("prints", STEPS % (LOADS + "import sys, traceback\ntry: load(1)\nexcept KeyError as e:\n    sys.last_value = "
+                                    "sys.last_exc = e\n    traceback.print_exc()\nraise SystemExit(5)"), 5, None),
+        ("ends", STEPS % "", 0, None),
+        ("a_thread", STEPS % (LOADS + "import threading\nt = threading.Thread(target=load, args=(1,))\nt.start()\n"
+                                      "t.join()"), 0, None),
+        ("child", "import subprocess, sys\nsubprocess.run([sys.executable, %r])" % os.path.join(TMP, "raises.py"), 0,
+         "its process "),
+    )
+    for name, text, status, words in cases:
+        folder, _ = python("uncaught_" + name, text, status=status, fresh=True) if name != "raises" else \
+            run(name, sys.executable, script("raises.py", text), status=status)
+        said, top = xlane("explain", folder), xlane("top", "--once", folder)
+        found = xlane("classify", folder, status=1)
+        if words is None:
+            assert "failed with" not in said + top + found and "program failed" not in top, (name, said, top)
+            continue
+        words = words.format("raises" if name == "raises" else "uncaught_" + name)
+        opening = "this run ended with exit status 1\nits program failed with " if status else ""
+        assert said.startswith(opening + words), (name, said)
+        assert ("failed with " + words in top) == bool(status) and "s  program failed: " in top, (name, top)
+        assert not status or "ended with status 1; its program failed with " + words in found, (name, found)
+        if name == "in_jax":
+            assert "/uncaught_in_jax.py:%d\n" % line_of(text) in said, said
+        if name == "child":
+            assert re.match(r"its process \d+ failed with KeyError: 'y' at \S*/raises.py:%d\n" % AT, said), said
+    folder, _ = python("uncaught_before", "import jax\nimport no_such_module", status=1, fresh=True)
+    said = xlane("explain", folder, status=1)
+    assert "ended with exit status 1 before it had loaded a PJRT plugin; its program failed with ModuleNotFoundError: " \
+        "No module named 'no_such_module' at %s/uncaught_before.py:2: mend that, then start it again" % TMP in said, said
+    folder, _ = python("exits_before", "import jax, sys\nsys.exit(1)", status=1, fresh=True)
+    said = xlane("explain", folder, status=1)
+    assert "plugin; what it printed says why: mend that, then start it again" in said and "failed with" not in said, said
+    events = [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
+    assert not {"attach", "exit", "program_end"} & {e["event"] for e in events}, events
+    folder, _ = python("secret", STEPS % "raise ValueError('HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123 is old')", status=1,
+                       fresh=True)
+    assert "hf_abcdefgh" not in open(os.path.join(folder, "events.jsonl")).read()
 
 
 @check("W6_killed_with_its_launcher")

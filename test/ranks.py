@@ -306,8 +306,8 @@ def ends_otherwise():
         rc, pids = p.wait(), [int(i) for i in re.findall(r"\] pid (\d+)", said)]
         left = [i for i in pids if os.path.exists("/proc/%d" % i)]
         return rc, said, time.time() - times.get("over", began), times["start"] - began, left
-    for how, status, words in (("raise RuntimeError('disk on fire')", 1, "RuntimeError: disk on fire"),
-                               ("sys.exit(7)", 7, "sys.exit(7)")):
+    for how, status, words, at in (("raise RuntimeError('disk on fire')", 1, "RuntimeError: disk on fire",
+                                    " at %s/job.py:13" % tmp), ("sys.exit(7)", 7, "sys.exit(7)", "")):
         rc, said, took, start, left = go(how)
         if rc != status or left or "process 1 of 2 has ended its program (%s) and has waited 5 s in JAX's shutdown for " \
                 "the others: it ends now, with status %d" % (words, status) not in said:
@@ -315,7 +315,7 @@ def ends_otherwise():
         if not re.search(r"xlane: rank 1 of 2 failed first: it exited with %d after [\d.]+ s; its program had ended after "
                          r"[\d.]+ s \(%s\)\n" % (status, re.escape(words)), said):
             return "%s: who failed first: %s" % (how, said[-500:])
-        if start_of(tmp) != ["rank 1 of 2 failed first: it exited with %d (%s)" % (status, words)] * 3:
+        if start_of(tmp) != ["rank 1 of 2 failed first: it exited with %d (%s%s)" % (status, words, at)] * 3:
             return "%s: classify, explain, top: %s" % (how, start_of(tmp))
         if took > max(15, 4 * start):
             return "%s: it took %.1f s, and the start %.1f s" % (how, took, start)

@@ -84,6 +84,47 @@ def _():
     assert told and 20 <= float(told[2]) <= float(told[1]) and "for the host (medians)" not in said["works"], said
 
 
+WAITS = """
+import time, jax, jax.numpy as jnp
+@jax.jit
+def step(w):
+    return jnp.tanh(w @ w @ w)
+@jax.jit
+def update(w):
+    return jnp.cos(w @ w)
+w = jnp.ones((SIZE, SIZE)) / SIZE
+for i in range(STEPS):
+    w = step(w)
+    MORE
+"""
+
+
+@check("W9_device_or_host_is_answered_in_words_where_the_times_tell")
+def _():
+    """A step that waits for the device is not said to wait for the host, whatever runs between steps, nor the reverse."""
+    for name, size, steps, more, bound in (
+            ("device", 768, 30, "pass", "device"), ("host", 64, 30, "time.sleep(0.03)", "host"),
+            ("eager", 64, 30, "k = w + 1; time.sleep(0.03)", "host"),
+            ("two", 768, 30, "w = update(w)", "device"),
+            ("pause", 768, 30, "i == 20 and time.sleep(4)", "pauses"),
+            ("short", 8, 60, "pass", None), ("few", 64, 8, "time.sleep(0.03)", None)):
+        text = WAITS.replace("SIZE", str(size)).replace("STEPS", str(steps)).replace("MORE", more)
+        folder, err = python("waits-" + name, text, args=("--summary",), **dict(kw, runs=kw["runs"] + "-waits"))
+        s, said = steps_of(folder), xlane("metrics", folder)
+        assert bound is None or s.get("bound") == bound, (name, s)
+        for word, words in (("device", "the device."), ("host", "the host."), ("pauses", "the device in most steps,")):
+            assert ("Device or host: " + words in said) == (s.get("bound") == word), (name, said)
+        assert ("Device or host" in said) == ("bound" in s) == (name != "few"), (name, said)
+        assert ("and the device waits " in err) == (bound == "host"), (name, err)
+        assert not re.search(r"\d+us|\d+ms\d", said) and "of rank" not in said and "Sums over" not in said, said
+        if bound:
+            shares = re.search(r"Programs ran for (\d+)% of the time, and the device waited for the host for (\d+)%\n",
+                               said)
+            assert int(shares[1]) + int(shares[2]) == 100 and abs(int(shares[1]) - 100 * s["device_share"]) < 1, said
+        if name == "two":
+            assert s["host_gap"] < 0.3 * s["median"], s    # in which the other program runs
+
+
 @check("W4_ops_that_compile_all_along_are_what_the_summary_sends_to_explain_for")
 def _():
     text = """

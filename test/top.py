@@ -114,6 +114,64 @@ def _():
     wait(lambda: "its processes are gone" in xlane("top", "--once", folder), "the end")
 
 
+STEPS = """
+import os, time, jax, jax.numpy as jnp
+rate = 0.5
+@jax.jit
+def step(w, x):
+    return jnp.tanh(w + x.sum() * rate)
+w = jnp.ones(8)
+for i in range(30):
+    CHANGE
+    w = step(w, jnp.ones(SIZE))
+w.block_until_ready()
+"""
+
+
+def steps(size="4", change="pass", end=""):
+    return STEPS.replace("SIZE", size).replace("CHANGE", change) + end
+
+
+def words_of(frame):
+    """Of those that a frame may print of a process and its compiles, each that it prints."""
+    shown = [("shape", r"; last \w+[^:]*: jit_step at [\d.]+ s, shape: "), ("again", r"  jit_step compiled again: shape"),
+             ("constant", r"; last compile: jit_step at [\d.]+ s(, constant)?: constant 0\.5 -> 0\.7"),
+             ("compile", r"; last compile"), ("load", r"; last load"), ("eager", r"; last \w+ but for eager ops: "),
+             ("of_cache", r"  jit_step loaded from a cache\n"), ("first", r"  jit_step compiled\n"),
+             ("no_steps", r"pid \d+  no steps recorded\n"), ("median", r"  step 30  [\d.]+ ms a step \(median\)  "),
+             ("waiting", r"  waiting for the host [\d.]+ ms\n"), ("unguarded", r"\nno process of it was guarded\n"),
+             ("off", r"\nthe guard was off"), ("signal", r"with status 137, by signal 9 \(Killed\)\n"),
+             ("status", r" ended after [\d.]+ s with status \d+"), ("running", r"  running\n|no step yet|a step  "),
+             ("gone", r"its processes are gone"), ("still", r"no step has ended"), ("failed", r"  program failed: "),
+             ("whose", r" s  rank \d"), ("memory", r"\nmemory of rank 0 device 0: [\d.]+ \w+ in use, peak ")]
+    return {word for word, pattern in shown if re.search(pattern, frame)}
+
+
+@check("W13_each_word_of_a_frame_is_there_when_it_is_true_and_else_not")
+def _():
+    ran = {"status", "median", "waiting", "memory"}
+    kept = os.path.join(TMP, "cache-words")
+    for name, text, more, status, words in (
+            ("grows", steps("4 if i < 20 else 5"), {}, 0, ran | {"compile", "shape", "again", "first"}),
+            ("value", steps(change="if i == 20: rate = 0.7; jax.clear_caches()"), {}, 0,
+             ran | {"compile", "constant", "first"}),
+            ("same", steps(), {}, 0, ran | {"compile", "first"}),
+            ("cold", steps(), {"cache": kept}, 0, ran | {"compile", "first"}),
+            ("warm", steps(), {"cache": kept}, 0, ran | {"load", "of_cache"}),
+            ("eager", steps(end="print(jnp.cumsum(w))"), {}, 0, ran | {"compile", "eager", "first"}),
+            ("none", "import jax.numpy as jnp\nprint(jnp.ones(3) * 2)", {}, 0, {"status", "no_steps", "memory",
+                                                                               "compile"}),
+            ("kills", steps(end="time.sleep(3)\nos.kill(os.getpid(), 9)"), {}, 137,
+             ran | {"signal", "compile", "first"}),
+            ("raises", steps(end="raise ValueError('sad')"), {"fresh": True}, 1, ran | {"compile", "first", "failed"}),
+            ("off", steps(), {"XLANE_GUARD": "off"}, 0, {"status", "off"}),
+            ("no_jax", "print(1)", {"fresh": True}, 0, {"status", "unguarded"})):
+        folder, _ = python("words_" + name, text, status=status, **more)
+        frame = xlane("top", "--once", folder)
+        assert words_of(frame) - {"memory"} == words - {"memory"} and words_of(frame) <= words, (
+            name, words_of(frame) ^ words, frame)
+
+
 @check("W13_view_of_a_training_run")
 def _():
     conf = ["data.train=book.txt", "data.format=bytes", "model.dim=32", "model.heads=2", "data.batch=2", "data.time=32",

@@ -32,7 +32,8 @@ static const xl_opt opts[] = {
 typedef struct {
     int rank, pid;
     const xl_step_times *times;                            /* NULL: no steps yet */
-    const xl_node *last, *compile;                         /* the last one, and that of a step, or of no eager op */
+    const xl_node *last, *compile;                         /* the last one, and that of no eager op, if there is one */
+    bool own;                                              /* there is */
     int compiled, loaded;
     double still;                                          /* seconds since it wrote of its steps */
 } process;
@@ -133,8 +134,9 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
             p->compiled += xl_node_is(e, "result", "compiled");
             p->loaded += loads(e);
             p->last = e;
-            if (v->v.of[i] && (v->v.of[i]->step || !p->compile || !v->v.of[i]->helper))
-                p->compile = e;
+            bool own = v->v.of[i] && (v->v.of[i]->step || !v->v.of[i]->helper);
+            p->compile = own || !p->own ? e : p->compile;
+            p->own |= own;
         }
         v->seconds = fmax(v->seconds, xl_node_num(e, "t", 0));
     }
