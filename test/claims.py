@@ -94,8 +94,9 @@ p, folder = run("unguarded", "true")
 r, facts, text = receipt(folder)
 check("an_unguarded_run_proves_nothing", p.returncode == 0 and r["proof"] == "not observed" and r["claim"] == "none"
       and "works here" not in text and ", so it proves nothing" in text, text)
-check("an_unguarded_run_has_no_figures", facts["plugin"] == "none was seen" and facts["devices_answer"] == "not asked",
-      facts)
+check("an_unguarded_run_has_no_figures", facts["plugin"] == "none was seen" and facts["devices_answer"] == "not asked"
+      and facts["restore"] == "not-seen" and "restore   not-seen: no process loaded a plugin under the guard\n" in text
+      and "no program was compiled" not in text, (facts, text))
 p, folder = run("oom", *PY, "--n", "2048", args=("--profile", "cpu"), env={"XLANE_CPU_HBM": "3MiB"})
 r, facts, text = receipt(folder)
 check("a_run_without_memory_proves_nothing", p.returncode == 1 and r["proof"] == "failed" and r["claim"] == "none"

@@ -110,6 +110,9 @@ def _():
             assert re.match(r"its process \d+ failed with KeyError: 'y' at \S*/raises.py:%d\n" % AT, said), said
     folder, _ = python("uncaught_before", "import jax\nimport no_such_module", status=1, fresh=True)
     said = xlane("explain", folder, status=1)
+    for verb in ["metrics"], ["top", "--once"]:
+        assert ": its command ended with exit status 1 before it had loaded a PJRT plugin; its program failed with Mod" \
+            in xlane(*verb, folder, status=verb == ["metrics"]), verb
     assert "ended with exit status 1 before it had loaded a PJRT plugin; its program failed with ModuleNotFoundError: " \
         "No module named 'no_such_module' at %s/uncaught_before.py:2: mend that, then start it again" % TMP in said, said
     folder, _ = python("exits_before", "import jax, sys\nsys.exit(1)", status=1, fresh=True)
@@ -117,7 +120,8 @@ def _():
     assert "plugin; what it printed says why: mend that, then start it again" in said and "failed with" not in said, said
     events = [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
     assert not {"attach", "exit", "program_end"} & {e["event"] for e in events}, events
-    folder, _ = python("secret", STEPS % "raise ValueError('HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123 is old')", status=1,
+    folder, _ = python("secret", STEPS % "raise ValueError('HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123 is old')",
+                       status=1,
                        fresh=True)
     assert "hf_abcdefgh" not in open(os.path.join(folder, "events.jsonl")).read()
 

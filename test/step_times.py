@@ -112,14 +112,15 @@ def _():
         folder, err = python("waits-" + name, text, args=("--summary",), **dict(kw, runs=kw["runs"] + "-waits"))
         s, said = steps_of(folder), xlane("metrics", folder)
         assert bound is None or s.get("bound") == bound, (name, s)
-        for word, words in (("device", "the device."), ("host", "the host."), ("pauses", "the device in most steps,")):
+        for word, words in (("device", "the device\n"), ("host", "the host\n"),
+                            ("pauses", "the device in most steps,")):
             assert ("Device or host: " + words in said) == (s.get("bound") == word), (name, said)
         assert ("Device or host" in said) == ("bound" in s) == (name != "few"), (name, said)
         assert ("and the device waits " in err) == (bound == "host"), (name, err)
         assert not re.search(r"\d+us|\d+ms\d", said) and "of rank" not in said and "Sums over" not in said, said
         if bound:
-            shares = re.search(r"Programs ran for (\d+)% of the time, and the device waited for the host for (\d+)%\n",
-                               said)
+            shares = re.search(r"programs ran for (\d+)% of the time, calls included, and the device waited\n"
+                               r"    for the host for (\d+)%; ", said)
             assert int(shares[1]) + int(shares[2]) == 100 and abs(int(shares[1]) - 100 * s["device_share"]) < 1, said
         if name == "two":
             assert s["host_gap"] < 0.3 * s["median"], s    # in which the other program runs

@@ -134,7 +134,8 @@ def steps(size="4", change="pass", end=""):
 
 def words_of(frame):
     """Of those that a frame may print of a process and its compiles, each that it prints."""
-    shown = [("shape", r"; last \w+[^:]*: jit_step at [\d.]+ s, shape: "), ("again", r"  jit_step compiled again: shape"),
+    shown = [("shape", r"; last \w+[^:]*: jit_step at [\d.]+ s, shape: "),
+             ("again", r"  jit_step compiled again: shape"),
              ("constant", r"; last compile: jit_step at [\d.]+ s(, constant)?: constant 0\.5 -> 0\.7"),
              ("compile", r"; last compile"), ("load", r"; last load"), ("eager", r"; last \w+ but for eager ops: "),
              ("of_cache", r"  jit_step loaded from a cache\n"), ("first", r"  jit_step compiled\n"),

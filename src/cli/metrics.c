@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/unrecorded.h"
 #include "lane/gaps.h"
 #include "lane/run.h"
 #include "lane/steps.h"
@@ -112,18 +113,14 @@ static xl_error *none(xl_arena *a, const char *dir, xl_error *err)
         xl_error_free(err);
         err = XL_ERR(DATA_LOSS, "%s has no metrics, and its record is incomplete: %.*s%s%.*s", dir, XL_FMT(gaps),
                      unended.n ? "; " : "", XL_FMT(unended));
-    } else if (xl_run_about(a, dir).unguarded) {
-        xl_error_free(err);
-        err = XL_ERR(NOT_FOUND, "%s has no metrics: " XL_GUARD_OFF "; start it again without that", dir);
-    } else if (unended.n) {
-        err = xl_error_next(err, "%.*s", XL_FMT(unended));
-    } else if (v.recorded) {
+    } else if (v.recorded && !unended.n) {
         xl_error_free(err);
         err = XL_ERR(NOT_FOUND, "%s has no metrics: its guarded processes ended before they wrote any; `xlane explain` "
                                 "has their compiles",
                      dir);
-    } else if (!other) {
-        err = xl_error_next(err, "on this machine's CPU, `xlane run --profile=cpu -- CMD` takes the embedded device");
+    } else {
+        xl_error_free(err);
+        err = XL_ERR(NOT_FOUND, "%s has no metrics: %.*s", dir, XL_FMT(xl_why_unrecorded(a, dir)));
     }
     return other ? xl_error_next(err, "the newest run here that has some is %s", other) : err;
 }
@@ -136,9 +133,9 @@ static void say_age(const xl_run_verdict *v, const xl_metrics *m, xl_buf *b)
         (uint64_t)v->cached > xl_metrics_total(m, XL_M_CachedCompile) ||
         (uint64_t)v->loaded > xl_metrics_total(m, XL_M_FrontendCacheHit))
         xl_buf_printf(b,
-                      "its events, which are newer than these counts, tell of %d compiled, %d from the cache, %d from "
-                      "the frontend's own cache\n",
-                      v->compiled, v->cached, v->loaded);
+                      "its events%s tell of %d compiled, %d from the cache, %d from the frontend's own cache\n",
+                      xl_metrics_idle(m) ? "" : ", which are newer than these counts,", v->compiled, v->cached,
+                      v->loaded);
 }
 
 static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
@@ -228,9 +225,15 @@ out:
 }
 
 XL_VERB(metrics) = {
-    .name = "metrics", .args = "[RUN]", .help = "step times, counters and timings of a run: is it the device or the host?",
+    .name = "metrics",
+    .args = "[RUN]",
+    .help = "step times, counters and timings of a run: is it the device or the host?",
     .more = "Of the newest run, if none is named. The counters have the names that PyTorch/XLA gives them. They are "
             "written every\ntwo seconds and at the end of a process. Percentiles are printed where there are samples "
             "enough.",
-    .example = "xlane metrics last --modules", .opts = opts, .min = 0, .max = 1, .run = metrics,
+    .example = "xlane metrics last --modules",
+    .opts = opts,
+    .min = 0,
+    .max = 1,
+    .run = metrics,
 };

@@ -74,6 +74,7 @@ static const char *restored(xl_str method)
         { "executable-cache", ": every program came from the cache" },
         { "frontend-cache", ": every program came from the frontend's own cache" },
         { "partly-restored", ": some programs came from a cache, others were compiled" },
+        { "not-seen", ": no process loaded a plugin under the guard" },
         { "nothing-compiled", ": no program was compiled or loaded" },
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)

@@ -14,6 +14,7 @@
 #include "base/proc.h"
 #include "base/time.h"
 #include "cli/cli.h"
+#include "cli/unrecorded.h"
 #include "lane/failed_rank.h"
 #include "lane/memory_csv.h"
 #include "lane/run.h"
@@ -234,7 +235,8 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
         xl_str text = detail && detail->n ? xl_node_text(detail->kid[0], "text") : XL_STR("");
         xl_str word = xl_event_again(e) ? xl_node_text(e, "reason") : XL_STR(""); /* as explain lists it */
         xl_buf_printf(b, "; last %s%s: %.*s at %.1f s", loads(e) ? "load" : "compile",
-                      p->last == e ? "" : " but for eager ops", XL_FMT(xl_node_text(e, "module")), xl_node_num(e, "t", 0));
+                      p->last == e ? "" : " but for eager ops", XL_FMT(xl_node_text(e, "module")),
+                      xl_node_num(e, "t", 0));
         if (word.n && !xl_str_starts(text, word)) /* "constant 0.1 -> 0.2" has it */
             xl_buf_printf(b, ", %.*s", XL_FMT(word));
         if (text.n)
@@ -542,8 +544,7 @@ static xl_error *top(const xl_cli *cli, int argc, char **argv)
         xl_verdict_say(cli->arena, &v.v, false, &b);
         xl_triage_say(&v.v, &b);
     } else if (v.ended && !v.train.steps && !v.v.gaps) {
-        xl_buf_printf(&b, "compiles were not recorded: %s\n",
-                      v.unguarded ? XL_GUARD_OFF : "no process of it was guarded");
+        xl_buf_printf(&b, "compiles were not recorded: %.*s\n", XL_FMT(xl_why_unrecorded(cli->arena, dir)));
     }
     err = xl_cli_put(&b);
 out:

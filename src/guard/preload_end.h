@@ -1,7 +1,8 @@
 /* src/guard/preload_end.h
  * Python that tells the guard of an exception that ended the program, and how the program of a rank ended, for ended.c.
- * Part of the module `_xlane`, see preload_function.h. A program that is no rank tells it in an atexit handler. A rank that raised does not end by itself: JAX's shutdown, in its atexit handlers, waits for the
- * other ranks, and those wait for it in a collective.
+ * Part of the module `_xlane`, see preload_function.h. A program that is no rank tells it in an atexit handler. A rank
+ * that raised does not end by itself: JAX's shutdown, in its atexit handlers, waits for the other ranks, and those wait
+ * for it in a collective.
  *
  * threading._shutdown is what the interpreter calls first when the program is over, before any atexit handler. An
  * exception has ended the program if it left the outermost frame and that frame ran no further, or raised it again

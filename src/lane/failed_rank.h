@@ -10,8 +10,9 @@
  * attempt. Empty: no rank failed, or the ranks were started by somebody else. The events are in time order. */
 xl_str xl_failed_rank(xl_arena *a, xl_node *const *event, size_t n);
 
-/* What is known of how a run failed, a sentence without an end, or empty: of its ranks as above; else the exception that
- * ended its program or a process of it, "its program failed with KeyError: 'x' at train.py:7"; of the last attempt. */
+/* What is known of how a run failed, a sentence without an end, or empty: of its ranks as above; else the exception
+ * that ended its program or a process of it, "its program failed with KeyError: 'x' at train.py:7"; of the last
+ * attempt. */
 xl_str xl_failed_words(xl_arena *a, xl_node *const *event, size_t n);
 
 #endif

@@ -125,6 +125,12 @@ static void add_rungs(const xl_receipt_facts *f, story *s)
         }
 }
 
+/* Of a command that loaded no plugin under the guard, where nobody counted: what it compiled itself is not known. */
+static bool unseen(const xl_receipt_facts *f, const story *s)
+{
+    return !strcmp(f->kind, "run") && !s->any && !s->compiled && !s->cached && !s->frontend && !s->executed;
+}
+
 static const char *restore_method(const xl_receipt_facts *f, const story *s)
 {
     const char *cache = f->cache;
@@ -132,6 +138,8 @@ static const char *restore_method(const xl_receipt_facts *f, const story *s)
         return s->restored ? s->cached ? "executable-cache: each rung that passed, in a process of its own"
                                        : "tried; nothing came back"
                            : "not seen: no rung came to its restored pass";
+    if (unseen(f, s))
+        return "not-seen";
     if (!s->compiled && !s->cached && !s->frontend)
         return "nothing-compiled";
     if (!s->compiled)
@@ -286,10 +294,11 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
                  f->devices ? xl_str_of(f->devices)
                  : ok       ? ok->b ? XL_STR("yes") : XL_STR("no")
                             : XL_STR("not asked"));
+        xl_str counts = xl_strf(a, ": %llu compiled, %llu from the cache, %llu from the frontend's own, %.*s",
+                                (unsigned long long)s->compiled, (unsigned long long)s->cached,
+                                (unsigned long long)s->frontend, XL_FMT(executed_text(a, s)));
         put_fact(j, "restore",
-                 xl_strf(a, "%s: %llu compiled, %llu from the cache, %llu from the frontend's own, %.*s",
-                         restore_method(f, s), (unsigned long long)s->compiled, (unsigned long long)s->cached,
-                         (unsigned long long)s->frontend, XL_FMT(executed_text(a, s))));
+                 xl_strf(a, "%s%.*s", restore_method(f, s), XL_FMT(unseen(f, s) ? XL_STR("") : counts)));
         if (f->dir && peak_memory(a, f->dir))
             put_fact(j, "peak_memory", xl_strf(a, "%llu", (unsigned long long)peak_memory(a, f->dir)));
     }
@@ -345,6 +354,7 @@ xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *p
                      : s.jax                  ? "JAX"
                      : strcmp(f->kind, "run") ? "xlane"
                      : s.client               ? "another"
+                     : unseen(f, &s)          ? "not seen"
                                               : "none");
     xl_json_put_str(&j, "runtime", plugin.n ? plugin : XL_STR("none"));
     xl_json_put_str(&j, "device", b.platform.n ? b.platform : XL_STR("the runtime's"));

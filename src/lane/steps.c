@@ -258,17 +258,19 @@ static void find_bound(xl_arena *a, xl_step_times *t, double untold)
     double time = 0, ran = 0;
     for (uint32_t i = 0; i < t->nwindow; i++) {
         time += t->window[i].time;
-        ran += t->window[i].n ? t->window[i].busy + t->window[i].other : 0; /* not of the last step, which has no time */
+        ran +=
+            t->window[i].n ? t->window[i].busy + t->window[i].other : 0; /* not of the last step, which has no time */
     }
     if (untold < 0 || 10 * untold > (double)t->timed || t->timed <= ENOUGH || time <= 0)
         return;
     t->share = fmin(1, ran / time);
     t->step_share = quantile(a, t, 0, t->nwindow, SHARE, 0.5);
-    double least = fmin(t->share, t->step_share);
-    t->bound = least >= most            ? (fmax(t->median, t->busy) < short_s ? XL_BOUND_SHORT : XL_BOUND_DEVICE)
-               : t->step_share >= most  ? XL_BOUND_PAUSES
-               : fmax(t->share, t->step_share) <= half ? XL_BOUND_HOST
-                                        : XL_BOUND_BOTH;
+    double least = fmin(t->share, t->step_share), largest = fmax(t->share, t->step_share);
+    t->bound = largest <= half                                            ? XL_BOUND_HOST
+               : t->step_share < most                                     ? XL_BOUND_BOTH
+               : fmax(t->median, t->busy) < short_s                       ? XL_BOUND_SHORT
+               : least < most                                             ? XL_BOUND_PAUSES
+                                                                          : XL_BOUND_DEVICE;
 }
 
 /* The time until the first step was done, in parts. */
@@ -424,9 +426,10 @@ static void bound_say(const xl_step_times *t, xl_buf *b)
         return;
     long ran = lround(100 * t->share);
     xl_buf_printf(b,
-                  "  Device or host: %s. Programs ran for %ld%% of the time, and the device waited for the host for "
-                  "%ld%%\n"
-                  "    (from the first step to the last, with the calls; in the median step they ran for %ld%%)\n"
+                  "  Device or host: %s\n"
+                  "    from the first step to the last programs ran for %ld%% of the time, calls included, and the "
+                  "device waited\n"
+                  "    for the host for %ld%%; in the median step they ran for %ld%%\n"
                   "    next: %s; XLANE_PROFILE_STEPS=A:B records a timeline\n",
                   bounds[t->bound].words, ran, 100 - ran, lround(100 * t->step_share), bounds[t->bound].next);
 }
@@ -442,7 +445,11 @@ static void first_say(const xl_step_times *t, xl_buf *b)
     xl_buf_printf(b, "  FirstStep: done after %s, with %d program%s compiled and %d loaded before it\n   ",
                   xl_time_words(t->first, ms), t->compiled, t->compiled == 1 ? "" : "s", t->loaded);
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-        xl_buf_printf(b, "%s %s %s", !i ? "" : i == 3 ? ";\n   " : ";", part[i].what, xl_time_words(part[i].seconds, ms));
+        xl_buf_printf(b, "%s %s %s",
+                      !i       ? ""
+                      : i == 3 ? ";\n   "
+                               : ";",
+                      part[i].what, xl_time_words(part[i].seconds, ms));
     xl_buf_putc(b, '\n');
 }
 

@@ -25,8 +25,8 @@ uint64_t xl_steps_start(xl_steps *s, double now, double *took, double *gap);
 /* Step k is done on the device, or its call returned where the device does not say (told: it did). Gives the seconds
  * it worked on it. */
 double xl_steps_done(xl_steps *s, uint64_t k, double now, bool told);
-/* Another program than the step was started at `start`; and it is done, as above. Both or neither is to be called; false:
- * there is no step yet, and nothing to call. */
+/* Another program than the step was started at `start`; and it is done, as above. Both or neither is to be called;
+ * false: there is no step yet, and nothing to call. */
 bool xl_steps_other(xl_steps *s, double start);
 void xl_steps_other_done(xl_steps *s, double start, double now, bool told);
 void xl_steps_json(xl_steps *s, double run_began,
@@ -35,7 +35,14 @@ void xl_steps_json(xl_steps *s, double run_began,
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 /* What the steps wait for. PAUSES: for the device, but for long pauses between some. SHORT: in less than a millisecond
  * the calls themselves may be the larger part. */
-typedef enum { XL_BOUND_UNKNOWN, XL_BOUND_DEVICE, XL_BOUND_SHORT, XL_BOUND_PAUSES, XL_BOUND_HOST, XL_BOUND_BOTH } xl_bound;
+typedef enum {
+    XL_BOUND_UNKNOWN,
+    XL_BOUND_DEVICE,
+    XL_BOUND_SHORT,
+    XL_BOUND_PAUSES,
+    XL_BOUND_HOST,
+    XL_BOUND_BOTH
+} xl_bound;
 
 typedef struct {
     int pid, rank;
