@@ -75,7 +75,7 @@ xl_error *xl_cli_capture(const xl_cli *cli, const char *what, const char *plugin
     *c = (xl_capture){ 0 };
     if (!xl_file_stat(what, &info) || info.dir) {
         char *dir;
-        XL_TRY(xl_run_find(a, what, &dir), "%s is no file", what);
+        XL_TRY(xl_run_find(a, what, &dir), "%s is neither a file nor a run", what);
         file = xl_path_join(a, dir, "step.xlcap");
         if (!xl_file_stat(file, NULL))
             file = xl_path_join(a, dir, "step-0.xlcap");

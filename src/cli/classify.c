@@ -82,7 +82,7 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
         if (err) {
             xl_error_free(err);
             err = XL_ERR(NOT_FOUND,
-                         "%s is neither a file nor a run (`xlane runs` lists them); `xlane classify -` reads "
+                         "%s is neither a file nor a run (`xlane runs` lists the runs); `xlane classify -` reads "
                          "the text of an error from standard input",
                          from);
             goto out;

@@ -141,7 +141,7 @@ static xl_error *unknown_verb(const xl_cli *cli, const xl_verb *const *verbs, co
     }
     if (near && best <= (strlen(name) < 6 ? 1 : strlen(name) / 3))
         return xl_cli_misuse(cli, "there is no verb '%s'; did you mean '%s'?", name, near);
-    return xl_cli_misuse(cli, "there is no verb '%s'; xlane --help lists those there are", name);
+    return xl_cli_misuse(cli, "there is no verb '%s'; `xlane --help` lists the verbs", name);
 }
 
 static void program_dir(char *out, size_t room)

@@ -96,10 +96,11 @@ TEST(cli_options_end_at_the_command)
 TEST(cli_says_what_is_wrong)
 {
     SAYS("xlane prob", 2, "did you mean 'probe'");
-    SAYS("xlane zzzzzz", 2, "no verb 'zzzzzz'; xlane --help");
+    SAYS("xlane zzzzzz", 2, "no verb 'zzzzzz'; `xlane --help` lists the verbs");
     SAYS("xlane probe --plugn=x", 2, "xlane: probe: there is no option --plugn; did you mean --plugin?");
     SAYS("xlane probe --qqqqqqqqqqq", 2, "--help lists");
-    SAYS("xlane probe --nonsense", 2, "there is no option --nonsense; --help lists"); /* "size" is not meant */
+    SAYS("xlane probe --nonsense", 2,
+         "there is no option --nonsense; --help lists the options"); /* "size" is not meant */
     SAYS("xlane probe --limit=x", 2, "--limit takes a whole number, not 'x'");
     SAYS("xlane probe --size=1XB", 2, "--size takes a size above 0, such as 64MiB, not '1XB'");
     SAYS("xlane probe --size=0", 2, "--size takes a size above 0, such as 64MiB, not '0'");

@@ -221,7 +221,7 @@ xl_error *xl_launch_all(const xl_cli *cli, const char *what, int nword, char *co
         return xl_launch_find(cli, what, nword, words, module, *out);
     }
     xl_error *err = xl_run_find(cli->arena, what, &dir);
-    return err ? xl_error_wrap(err, "%s is no file", what) : all_of_run(cli, dir, module, out, n);
+    return err ? xl_error_wrap(err, "%s is neither a file nor a run", what) : all_of_run(cli, dir, module, out, n);
 }
 
 xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,
@@ -268,7 +268,7 @@ xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *c
         describe(a, l);
         goto out;
     }
-    XL_TRY(xl_run_find(a, what, &dir), "%s is no file", what);
+    XL_TRY(xl_run_find(a, what, &dir), "%s is neither a file nor a run", what);
     err = of_run(cli, dir, module, l);
 out:
     return err;

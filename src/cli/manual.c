@@ -171,7 +171,7 @@ static xl_error *man(const xl_cli *cli, int argc, char **argv)
             page_of_verb(&b, *v);
             return show(cli, &b, name);
         }
-    return xl_cli_misuse(cli, "there is no verb \"%s\"; xlane --help lists them", argv[0]);
+    return xl_cli_misuse(cli, "there is no verb '%s'; `xlane --help` lists the verbs", argv[0]);
 }
 
 XL_VERB(man) = {

@@ -109,6 +109,7 @@ XL_VERB(memory) = {
     .name = "memory",
     .args = "[RUN]",
     .help = "what each physical device held during a run",
+    .more = "Of the newest run, if none is named. The figures are the plugin's, taken at the boundaries of steps.",
     .example = "xlane memory last",
     .min = 0,
     .max = 1,

@@ -228,9 +228,10 @@ XL_VERB(metrics) = {
     .name = "metrics",
     .args = "[RUN]",
     .help = "step times, counters and timings of a run: is it the device or the host?",
-    .more = "Of the newest run, if none is named. The counters have the names that PyTorch/XLA gives them. They are "
-            "written every\ntwo seconds and at the end of a process. Percentiles are printed where there are samples "
-            "enough.",
+    .more =
+        "Of the newest run, if none is named. The counters have the names that PyTorch/XLA gives them, and are written "
+        "every two\nseconds and at the end of a process. A percentile is printed only where there are samples beyond "
+        "it.",
     .example = "xlane metrics last --modules",
     .opts = opts,
     .min = 0,

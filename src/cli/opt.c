@@ -29,7 +29,7 @@ static xl_error *unknown(const xl_opt *table, const xl_opt *common, xl_str name)
     nearest(common, name, &best, &near);
     if (near && best <= 1 + name.n / 3)
         return XL_ERR(INVALID, "there is no option --%.*s; did you mean --%s?", XL_FMT(name), near);
-    return XL_ERR(INVALID, "there is no option --%.*s; --help lists those there are", XL_FMT(name));
+    return XL_ERR(INVALID, "there is no option --%.*s; --help lists the options", XL_FMT(name));
 }
 
 /* As it is typed: -n, --name. */

@@ -469,7 +469,8 @@ static xl_error *reduce(const xl_cli *cli, int argc, char **argv)
     xl_buf options = { 0 }, b = { 0 }, whole = { 0 };
     (void)argc;
     if (!keep_of(&w))
-        return xl_cli_misuse(cli, "--keep says what must stay: fails, fails~TEXT, slow, nan or differs");
+        return xl_cli_misuse(
+            cli, "--keep is missing: what must stay, one of fails, fails~TEXT, slow, nan, differs, as in --keep=fails");
     xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1 });
     w.options = xl_buf_view(&options);
     XL_DO(load(&w, argv[0], &c));

@@ -262,7 +262,8 @@ static xl_error *rehearse(const xl_cli *cli, int argc, char **argv)
     int64_t best = 0;
     xl_buf b = { 0 };
     if (!opt.topology || !*opt.topology) {
-        err = xl_cli_misuse(cli, "--topology says which devices to compile for: v6e:2x2, v5e:4x4, xlane:4, …");
+        err = xl_cli_misuse(
+            cli, "--topology is missing: the devices to compile for, as in --topology=v6e:2x2 (v5e:4x4, xlane:4, …)");
         goto out;
     }
     if (opt.profile) {

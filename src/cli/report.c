@@ -25,7 +25,7 @@ static struct { const char *out; bool follow; } opt = { 0 };
 static const xl_opt opts[] = {
     { "out", XL_OPT_STR, &opt.out, "FILE",
       "where to write it (report.html in the run's folder; here if there are several runs)" },
-    { "o", XL_OPT_STR, &opt.out, "FILE", "the same" },
+    { "o", XL_OPT_STR, &opt.out, "FILE", "the same as --out" },
     { "follow", XL_OPT_FLAG, &opt.follow, NULL,
       "write it again every few seconds until the runs have ended; the page reloads itself" },
     { 0 },
@@ -968,7 +968,9 @@ static xl_error *report(const xl_cli *cli, int argc, char **argv)
     xl_buf said = { 0 };
     size_t bytes = 0;
     bool on = true;
-    char **run = xl_new(cli->arena, char *, (size_t)argc);
+    char *newest[] = { "last" }, **run = xl_new(cli->arena, char *, (size_t)argc + 1);
+    if (!argc)
+        argc = 1, argv = newest;
     for (int i = 0; i < argc; i++)                         /* "last" stays the run it is now */
         XL_DO(xl_run_find(cli->arena, argv[i], &run[i]));
     if (!opt.out)
@@ -1000,16 +1002,16 @@ out:
 
 XL_VERB(report) = {
     .name = "report",
-    .args = "RUN ... [--follow] [--out=FILE]",
+    .args = "[RUN ...] [--follow] [--out=FILE]",
     .help = "write an HTML report of a run, or of several side by side",
-    .more =
-        "Loss and step time, where the time went, each compile with its cause, memory, cache, ladder and receipt. "
-        "The file needs\n"
-        "neither network nor scripts, follows the reader's light or dark setting, and can be printed.",
+    .more = "Of the newest run, if none is named. Loss and step time, where the time went, each compile with its "
+            "cause, memory, cache, ladder and receipt. "
+            "The file needs\n"
+            "neither network nor scripts, follows the reader's light or dark setting, and can be printed.",
     .example = "xlane report last\n"
                "xlane report RUN1 RUN2 --out=two.html",
     .opts = opts,
-    .min = 1,
+    .min = 0,
     .max = 8,
     .run = report,
 };

@@ -706,7 +706,7 @@ XL_VERB(run) = {
         "Output lines\n"
         "start with the rank; the exit status is that of the rank that failed first. SIGINT and SIGTERM go to all "
         "ranks; "
-        "a second one\nkills those that are left (docs/scale.md).",
+        "a\nsecond one kills those that are left (docs/scale.md).",
     .example = "xlane run --policy stop -- python train.py --steps 1000",
     .opts = opts,
     .min = 1,

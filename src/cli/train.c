@@ -45,7 +45,7 @@ static const xl_opt opts[] = {
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the run's folder is made (runs; the key `runs` of a config)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { "v", XL_OPT_FLAG, &opt.verbose, NULL,
-      "also show the runtime's own log, XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0); -v" },
+      "also show the runtime's own log, with XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0)" },
     { 0 }
 };
 
@@ -452,7 +452,7 @@ static const xl_opt resume_opts[] = {
       "start at step 0 if no checkpoint of the run can be read (otherwise an error)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { "v", XL_OPT_FLAG, &opt.verbose, NULL,
-      "also show the runtime's own log, XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0); -v" },
+      "also show the runtime's own log, with XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0)" },
     { 0 }
 };
 XL_VERB(resume) = {

@@ -31,8 +31,8 @@ xl_str xl_why_unrecorded(xl_arena *a, const char *dir)
         return XL_STR("JAX took its built-in cpu backend, which is no PJRT plugin; `xlane run --profile=cpu -- ...` "
                       "takes the embedded device");
     if (xl_str_is(about.profile, "none"))
-        return XL_STR("no process of it was guarded; start it with `xlane run -- ...` on a PJRT plugin (JAX's built-in "
-                      "cpu backend is none; `xlane run --profile=cpu` takes the embedded device)");
+        return XL_STR("no process of it loaded a PJRT plugin; on this machine's CPU, `xlane run --profile=cpu -- CMD` "
+                      "takes the embedded device (JAX's built-in cpu backend is no plugin)");
     return xl_strf(a,
                    "no process of it loaded a PJRT plugin, though profile %.*s names one: it used no device, or chose "
                    "JAX's built-in cpu itself (JAX_PLATFORMS or jax_platforms in the program)",

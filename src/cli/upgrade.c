@@ -234,8 +234,9 @@ static xl_error *upgrade(const xl_cli *cli, int argc, char **argv)
     xl_buf b = { 0 };
     size_t n = 0;
     if (!opt.from || !opt.to) {
-        err = xl_cli_misuse(cli, "--from and --to name the two versions: a plugin's file, libtpu==0.0.40, or a Python "
-                                 "environment");
+        err = xl_cli_misuse(
+            cli, "--from and --to are needed, the two versions: a plugin's file, libtpu==0.0.40, or a Python "
+                 "environment");
         goto out;
     }
     if (opt.tolerance && (err = xl_tolerance_parse(opt.tolerance, &u.tolerance))) {

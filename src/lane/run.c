@@ -445,7 +445,8 @@ static xl_error *find(xl_arena *a, const char *word, const char *maker, char **d
         if (!hits && closed)
             return XL_ERR(PERMISSION, "reading the run %s: Permission denied; ask its owner", closed);
         if (!n)
-            return XL_ERR(NOT_FOUND, "no run folder called '%s', and none in %s; `%s` makes one", word, runs, maker);
+            return XL_ERR(NOT_FOUND, "no run folder called '%s', and no runs in %s yet; `%s` makes one", word, runs,
+                          maker);
         xl_str near = hits ? (xl_str){ 0 } : nearest(a, runs, names, n, xl_str_of(word));
         return XL_ERR(NOT_FOUND, "%s run folder called '%s'%s%.*s; `xlane runs` lists them, `last` is the newest",
                       hits ? "more than one" : "no", word, near.n ? "; the newest with that in its name is " : "",
