@@ -268,8 +268,8 @@ static void find_bound(xl_arena *a, xl_step_times *t, double untold)
     double least = fmin(t->share, t->step_share), largest = fmax(t->share, t->step_share);
     t->bound = largest <= half                                            ? XL_BOUND_HOST
                : t->step_share < most                                     ? XL_BOUND_BOTH
-               : fmax(t->median, t->busy) < short_s                       ? XL_BOUND_SHORT
                : least < most                                             ? XL_BOUND_PAUSES
+               : fmax(t->median, t->busy) < short_s                       ? XL_BOUND_SHORT
                                                                           : XL_BOUND_DEVICE;
 }
 
@@ -414,7 +414,7 @@ static const struct { const char *word, *words, *next; } bounds[] = {
     [XL_BOUND_DEVICE] = { "device", "the device", "make the step's program faster; the host keeps up" },
     [XL_BOUND_SHORT] = { "short", "not told apart, as calls may fill a step under 1 ms",
                          "a larger batch, or several steps in one program (jax.lax.scan)" },
-    [XL_BOUND_PAUSES] = { "pauses", "the device in most steps, the host between some",
+    [XL_BOUND_PAUSES] = { "pauses", "the host, in long pauses between some steps",
                           "look for compiles, evaluation and checkpoints" },
     [XL_BOUND_HOST] = { "host", "the host", "look at its work between executions: Python, input, reads" },
     [XL_BOUND_BOTH] = { "both", "both", "look at the host's work between executions: Python, input, reads" },

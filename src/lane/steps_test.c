@@ -83,7 +83,7 @@ TEST(what_steps_wait_for_is_told_where_that_is_known)
           0.16 },
         { "short steps with a pause",
           { .n = 40, .device = 1e-4, .host = 1e-6, .pause = 1, .told = true },
-          XL_BOUND_SHORT,
+          XL_BOUND_PAUSES,
           0.004 },
         { "short steps", { .n = 40, .device = 1e-4, .host = 1e-6, .told = true }, XL_BOUND_SHORT, 0.99 },
         { "another program",
