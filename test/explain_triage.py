@@ -1559,4 +1559,50 @@ def _():
         assert re.fullmatch(" ?.+ ?".join(parts), flat(p.stdout)), (command, shown, p.stdout)
 
 
+ASKED = {"train": "", "policy": """import jax, jax.numpy as jnp
+def step(w): return w * 0.9
+for f in jax.jit(step), jax.jit(step, compiler_options={"xla_cpu_enable_fast_math": True}):
+    for i in range(12): f(jnp.ones(4))
+""", "branch": """import jax, jax.numpy as jnp
+from functools import partial
+@partial(jax.jit, static_argnames="train")
+def step(w, train):
+    if train:
+        w = w * 0.9
+    return w + 1
+w = jnp.ones(4)
+for i in range(24):
+    w = step(w, train=i % 8 > 0)
+""", "value": """import jax, jax.numpy as jnp
+from functools import partial
+@partial(jax.jit, static_argnames="rate")
+def step(w, rate):
+    return w - rate * w
+w = jnp.ones(4)
+for i in range(24):
+    w = step(w, rate=0.1 / (1 + i // 8))
+""", "again": """import jax, jax.numpy as jnp
+w = jnp.ones(4)
+for i in range(20):
+    step = jax.jit(lambda w: w * 0.9)
+    w = step(w)
+"""}
+
+
+@check("README_has_a_true_line_for_each_of_the_five_questions")
+def _():
+    """Of a program of which that question alone is answered yes."""
+    top = os.path.dirname(HERE)
+    rows = re.findall(r"^\| (did [^|]+\?|was [^|]+\?) \| [^|]+ \| `+([^|]+?)`+ \|$",
+                      open(os.path.join(top, "README.md")).read(),
+                      re.M)
+    assert len(rows) == len(ASKED) == 5, rows
+    ASKED["train"] = open(os.path.join(top, "examples", "train.py")).read()
+    for (question, line), (name, text) in zip(rows, ASKED.items()):
+        said = xlane("explain", python("asked_" + name, text)[0])
+        said = said.replace(TMP + "/asked_train.py", "examples/train.py").replace(TMP + "/asked_", "")
+        for part in line.split(" ... "):
+            assert part in said, (part, said)
+        assert re.findall(r"^((?:did|was) .+\?) +yes", said, re.M) == [question], (question, said)
+
 done()

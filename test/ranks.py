@@ -278,9 +278,13 @@ if r == 0: %s
 """
 
 
+def newest(tmp):
+    return sorted(glob.glob(tmp + "/runs/2*"), key=os.path.getmtime)[-1]
+
+
 def start_of(tmp):
     """What three verbs say of a rank that failed, of the newest run."""
-    run = sorted(glob.glob(tmp + "/runs/2*"), key=os.path.getmtime)[-1]
+    run = newest(tmp)
     said = [subprocess.run([XLANE, *verb, run], capture_output=True, text=True, env=env0).stdout
             for verb in (["classify"], ["explain"], ["top", "--once"])]
     return [re.search("^(rank .*|)$", re.sub("^(?!rank . of . failed).*\n", "", s, flags=re.M), re.M)[0] for s in said]
@@ -317,6 +321,10 @@ def ends_otherwise():
             return "%s: who failed first: %s" % (how, said[-500:])
         if start_of(tmp) != ["rank 1 of 2 failed first: it exited with %d (%s%s)" % (status, words, at)] * 3:
             return "%s: classify, explain, top: %s" % (how, start_of(tmp))
+        counts = subprocess.run([XLANE, "metrics", newest(tmp)], capture_output=True, text=True, env=env0).stdout
+        if re.findall(r"^Steps(.*?) \(process \d+\): ", counts, re.M) != [" of rank 0", " of rank 1"] \
+                or "\nSums over 2 processes:\nMetric: " not in counts:
+            return "%s: whose steps: %s" % (how, counts[:900])
         if took > max(15, 4 * start):
             return "%s: it took %.1f s, and the start %.1f s" % (how, took, start)
     rc, said, _, _, left = go("pass", "time.sleep(12)")       # rank 0 saves
