@@ -94,12 +94,13 @@ plugins := $(if $(filter src/cpu/%,$(src_c)),$(B)/libxlane-cpu.so) \
            $(if $(wildcard src/guard/preload_main.c),$(B)/libxlane-preload.so)
 all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins) $(B)/libscipy_openblas.so
 
-# What a row of a table wants elsewhere (test/complete.awk): before anything is compiled, the functions of the rows and
-# the rows of the functions; at the end documentation, tests and flags, which no compiler sees. A tarball without docs/
-# or test/ has no such check.
+# What a row of a table wants elsewhere (test/complete.awk): before anything is compiled, the functions of the rows, the
+# rows of the functions, and the flags; at the end documentation and tests, which no compiler sees. A tarball without
+# docs/ or test/ has no such check.
 tables := $(addprefix src/,ir/ops.def pass/passes.def cli/verbs.def train/rungs.def cpu/kernel/ew.def)
 complete_code := $(tables) $(wildcard src/cli/*.c src/pass/*.c src/ir/infer/*.c src/cpu/kernel/*.c) \
-                 src/train/rung.c src/train/rung.h
+                 $(wildcard src/cpu/tile/tile*.c) src/cpu/tile/strip.def src/train/rung.c src/train/rung.h \
+                 test/ops.covered
 complete_rest := $(tables) $(addprefix src/,lane/cause.def lane/retry.def lane/probe.def lane/profile.def) \
                  src/base/variables.def src/train/config.c test/ops.covered test/errors.yaml \
                  $(wildcard src/cli/*.c src/pass/*.c src/*/*_test.c src/*/*/*_test.c docs/*.md) README.md \

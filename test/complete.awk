@@ -1,7 +1,8 @@
 # What belongs to a row of a table. `make` runs this twice, when a file that it reads has changed: with stage=code before
 # the first file is compiled (where a row has no function or a function no row, compiler and linker would say so in their
-# own words), with stage=rest when the programs are built (documentation, tests, flags, which no compiler sees). It fails
-# with the file, what is missing there, and what to write. docs/architecture.md says how to add each thing.
+# own words; and for what else a row of ops.def wants in itself, since a change of it compiles most of the tree), with
+# stage=rest when the programs are built (documentation and tests, which no compiler sees). It fails with the file, what
+# is missing there, and what to write. docs/architecture.md says how to add each thing.
 #   awk -v stage=code -f test/complete.awk FILES, or stage=rest; a name on standard input is a variable XLANE_* in use
 function lacks(file, what) { print file ": error: " what; wrong++ }
 function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }
@@ -24,21 +25,30 @@ function named(at, text) {                                         # at: FILE's 
     flags[name] = c[10]
 }
 /^VERB\(/ && FILENAME ~ /verbs\.def$/ { split($0, c, /[()]/); verb[c[2]] = c[2]; gsub(/_/, "-", verb[c[2]]) }
-/^PASS\(/ && FILENAME ~ /passes\.def$/ { split($0, c, /[(,]/); pass[c[2]] = 1 }
+/^PASS\(/ && FILENAME ~ /passes\.def$/ {
+    split($0, c, /[(,)]/)
+    pass[c[2]] = 1
+    if ($0 !~ /, *(ASKED|DEVICE)\)/)
+        lacks(FILENAME ":" FNR, "write PASS(" c[2] ", ASKED), or PASS(" c[2] ", DEVICE) if the embedded device is to " \
+              "run it")
+}
 /^RUNG\(/ && FILENAME ~ /rungs\.def$/ {
     split($0, c, /"/)
     rung[c[2]] = 1
+    order = order " " c[2]
     if (match(c[7], /[A-Z]+/)) kind[c[2]] = substr(c[7], RSTART, RLENGTH)
     if (c[6] == "") lacks(FILENAME ":" FNR, "the rung " c[2] " does not say what it adds, in its third field")
     if (stage == "rest" && /(TRAIN|SCAN),[ \t]*1(\.0*)?f?,[ \t]*1(\.0*)?f?\)/)
         lacks(FILENAME ":" FNR, "the losses of " c[2] " are 1: build/venv/bin/python test/_rungs.py " c[2] " computes them")
 }
 FILENAME ~ /ops\.covered$/ && /^[a-z]/ {
-    if (($1, $2) in covered) lacks(FILENAME ":" FNR, $1 " " $2 " stands here twice")
+    if (stage == "rest" && ($1, $2) in covered) lacks(FILENAME ":" FNR, $1 " " $2 " stands here twice")
     covered[$1, $2] = $3; line[$1, $2] = FNR
     if (match($0, /(cases\/)?[a-z_0-9]+\.mlir/)) program_of[$1, $2] = "test/" substr($0, RSTART, RLENGTH)
-    if (NF < 3 && $1 != "floatless" || $3 == "-" && NF < 4) lacks(FILENAME ":" FNR, $0 ": a name or a reason is missing")
+    if (stage == "rest" && (NF < 3 && $1 != "floatless" || $3 == "-" && NF < 4))
+        lacks(FILENAME ":" FNR, $0 ": a name or a reason is missing")
 }
+/^(UNARY|BINARY|DIVISION|TOGETHER)\(/ && FILENAME ~ /strip\.def$/ { split($0, c, /[(,]/); strip[c[2]] = 1 }
 /^EW\(/ && FILENAME ~ /ew\.def$/ { split($0, c, /[(,]/); loops[trim(c[2])] = 1 }
 /^CAUSE\(/ && FILENAME ~ /cause\.def$/ { cause[quoted(1)] = 1 }
 /^CAUSE\(/ && FILENAME ~ /retry\.def$/ { split($0, c, /[(,]/); failure[c[2]] = 1 }
@@ -103,6 +113,12 @@ FILENAME ~ /pass\/fold\.c$/ && !elsewhere {                # what is computed el
         folds[substr(text, RSTART + 6, RLENGTH - 6)] = 1
 }
 FILENAME ~ /rung\.[ch]$/ { named(substr(FILENAME, length(FILENAME)), $0) }
+FILENAME ~ /rung\.c$/ && /^ *case XL_RUNG_/ {
+    for (text = $0; match(text, /XL_RUNG_[A-Z]+/); text = substr(text, RSTART + RLENGTH))
+        climbed[substr(text, RSTART + 8, RLENGTH - 8)] = 1
+}
+FILENAME ~ /cli\/ladder\.c$/ { named("ladder", $0) }
+FILENAME ~ /cpu\/tile\/tile[^\/]*\.c$/ { named("tile", $0) }
 FILENAME ~ /^src\/pass\// && FNR == 1 { n = split(FILENAME, c, /[\/.]/); of = c[n - 1]; essay = 1 }
 FILENAME ~ /^src\/pass\// && essay {
     if ($0 ~ /needs:/) needs[of] = 1
@@ -126,6 +142,7 @@ FILENAME ~ /^(test|src)\// && /^plant\(|(\/\*|#) cause: / { named("causes", $0) 
 FILENAME ~ /test\/probe\.py$/ { named("probe", $0) }
 FILENAME ~ /^test\/verifier_errors\.py$/ { named(FILENAME, $0) }
 FILENAME ~ /^test\/.*\.mlir$/ {                             # a program: its ops, and whether its gradient is run
+    present[FILENAME] = 1
     if (/^\/\/ gradient: /) seen[FILENAME, "gradient:"] = 1
     text = $0
     sub(/\/\/.*/, "", text)
@@ -143,7 +160,10 @@ FILENAME ~ /\.md$/ {
     else if (table == "rung" && !/^\|-/) {
         split($0, c, "|")
         n = split(c[2], names, ",")
-        for (i = 1; i <= n; i++) rung_row[trim(names[i])] = 1
+        for (i = 1; i <= n; i++) {
+            rung_row[trim(names[i])] = 1
+            if (trim(names[i]) != "probe") told = told " " trim(names[i])
+        }
     }
     text = $0
     if (text ~ /`/ || text ~ /^[ \t]*(\$ )?xlane /)
@@ -152,8 +172,10 @@ FILENAME ~ /\.md$/ {
             if (match(text, /^[a-z-]+/)) shown[substr(text, 1, RLENGTH)] = 1
         }
 }
-FILENAME ~ /\.py$/ {
+FILENAME ~ /\.py$/ {                                        # a verb is the argument of a call, or in a list
     text = $0
+    gsub(/\.get\("[a-z-]+"|[A-Za-z_0-9)\]]\["[a-z-]+"\]|"[a-z-]+":/, "", text)
+    gsub(/"[a-z-]+" (not )?in | in [(\[]("[a-z-]+",? ?)+/, "", text)
     while (match(text, /"[a-z-]+"/)) {
         called[substr(text, RSTART + 1, RLENGTH - 2)] = 1
         if ($0 ~ /"--json"/) reads[substr(text, RSTART + 1, RLENGTH - 2)] = 1
@@ -198,12 +220,24 @@ function code(   v, d, p, g, o, text) {
         lacks(pass_in[p], "xl_pass_" p " has no row: write PASS(" p ", ASKED) or PASS(" p ", DEVICE) in " \
               "src/pass/passes.def")
     for (p in placed) if (!(p in pass) && !(p in pass_in)) lacks("src/pass/pipeline.c", "ORDER has X(" p "), which passes.def has not")
+    for (k in climbed) {
+        for (g in kind) if (kind[g] == k) break
+        if (k != "PROBE" && kind[g] != k)
+            lacks("src/train/rungs.def", "no rung is of kind " k ", whose case is in xl_rung_run: write RUNG(\"name\", " \
+                  "\"D\", \"what it adds\", " k ", 0, 0)")
+    }
     for (g in kind) {
         if (!(("h", "XL_RUNG_" kind[g]) in seen))
             lacks("src/train/rung.h", "the rung " g " is of kind " kind[g] ": write XL_RUNG_" kind[g] " into xl_rung_kind")
         if (!(("c", "XL_RUNG_" kind[g]) in seen))
             lacks("src/train/rung.c", "the rung " g " is of kind " kind[g] ": write its case in xl_rung_run")
+        if (!(("ladder", "XL_RUNG_" kind[g]) in seen))
+            lacks("src/cli/ladder.c", "the rung " g " is of kind " kind[g] ": write its case in why_skipped, which says " \
+                  "whether a rehearsal (--topology) tries it")
     }
+    for (k in strip) if (!(("tile", k) in seen) && !(("tile", "XL_STRIP_" k) in seen))
+        lacks("src/cpu/tile/tile_code.c", "nothing uses " k " of strip.def: write the row of its op, with S(" k "), " \
+              "in `rows`")
     for (o in op) {
         row_of[ident[o]] = 1
         names["infer_" types[o]]; names["grad_" gradient[o]]; names["shard_" sharding[o]]; names["kernel_" kernel[o]]
@@ -216,6 +250,15 @@ function code(   v, d, p, g, o, text) {
         if (kernel[o] ~ /^(unary|binary|select|clamp)$/ && !(ident[o] in loops))
             lacks("src/cpu/kernel/ew.def", "no row for " o ": write EW(" ident[o] ", its loops for floats, integers and " \
                   "complex numbers)")
+        # what follows would be said at the end too, when a change of ops.def costs a second build of most of the tree
+        flag = flags[o] ~ /ELEMWISE/; each = sharding[o] == "pointwise" || kernel[o] == "unary" || kernel[o] == "binary"
+        if (each && !flag && !(("shaped", o) in covered))
+            lacks(ops, o " is pointwise, or its kernel is, but has no ELEMWISE flag (or a line `shaped` in " list ")")
+        if (flag && !each) lacks(ops, o " is ELEMWISE, but neither its sharding nor its kernel is")
+        if (gradient[o] == "zero" && !(("floatless", types[o]) in covered) && !(("zero", o) in covered))
+            lacks(ops, o " has the gradient `zero`: give it one, or its reason in a line `zero` of " list)
+        if (kernel[o] == "none" && !(("unserved", o) in covered))
+            lacks(ops, o " has the kernel `none`: give it one, or its reason in a line `unserved` of " list)
     }
     for (p in ruled) if (!(p in names))
         lacks(ruled[p], macro[p] " is of no row: write the OP(...) that names it in src/ir/ops.def")
@@ -224,6 +267,7 @@ function code(   v, d, p, g, o, text) {
 }
 
 END {
+    ops = "src/ir/ops.def"; list = "test/ops.covered"
     if (stage == "code") {
         code()
         exit wrong > 0
@@ -250,7 +294,11 @@ END {
     }
     for (p in pass_row) if (!(p in pass)) lacks("docs/program.md", "a row for `" p "`, which is no pass")
     for (g in rung) if (!(g in rung_row)) lacks("docs/bring-up.md", "the table of rungs does not name " g)
-    for (g in rung_row) if (!(g in rung) && g != "probe") lacks("docs/bring-up.md", "a row for " g ", which is no rung")
+    for (g in rung_row) if (!(g in rung) && g != "probe")
+        lacks("docs/bring-up.md", "a row for " g ", which is no rung: write RUNG(\"" g "\", ...) in src/train/rungs.def")
+    n = split(order, c, " ")
+    if (split(told, names, " ") == n && told != order)     # another number of them was an error already
+        lacks("docs/bring-up.md", "its rungs are not in the order of src/train/rungs.def:" order)
 
     for (k in cause) {
         if (!(("docs/recompiles.md", k) in seen)) lacks("docs/recompiles.md", "the list of causes has no `" k "`")
@@ -280,25 +328,19 @@ END {
     for (k in used) if (!(k in variable) && k !~ /^XLANE_(CPU_.*|H|VERSION|FILE|X_PASSWORD)$/)
         lacks(used[k], k " has no row: add one to src/base/variables.def, then python3 test/variables.py --fix")
 
-    ops = "src/ir/ops.def"; list = "test/ops.covered"
     for (o in op) {
-        flag = flags[o] ~ /ELEMWISE/; each = sharding[o] == "pointwise" || kernel[o] == "unary" || kernel[o] == "binary"
-        if (each && !flag && !(("shaped", o) in covered))
-            lacks(ops, o " is pointwise, or its kernel is, but has no ELEMWISE flag (or a line `shaped` in " list ")")
-        if (flag && !each) lacks(ops, o " is ELEMWISE, but neither its sharding nor its kernel is")
-        if (gradient[o] == "zero" && !(("floatless", types[o]) in covered) && !(("zero", o) in covered))
-            lacks(ops, o " has the gradient `zero`: give it one, or its reason in a line `zero` of " list)
-        if (kernel[o] == "none" && !(("unserved", o) in covered))
-            lacks(ops, o " has the kernel `none`: give it one, or its reason in a line `unserved` of " list)
+        ours = o ~ /^xlane\./
         has = gradient[o] != "zero" && gradient[o] != "none"
         if (has && !(("gradient", o) in covered))
-            lacks("test/grad_fd.py", "no case for the gradient of " o ": add one, and a line `gradient` to " list)
+            lacks(ours ? "test/cases/" : "test/grad_fd.py", "no case for the gradient of " o ": add one, and " \
+                  (ours ? "`gradient " o " - test/cases/FILE.mlir` to " : "a line `gradient` to ") list)
         if (kernel[o] != "none" && kernel[o] != "chlo_broadcast" && !(("value", o) in covered))
-            lacks("test/jax_ops.py", "no case compares the values of " o ": add one there or to test/cases/, and a line " \
-                  "`value` to " list)
+            lacks(ours ? "test/cases/" : "test/jax_ops.py", "no case compares the values of " o ": add one " \
+                  (ours ? "and `value " o " cases/FILE.mlir`" : "there or to test/cases/, and a line `value`") \
+                  " to " list)
         if (!has && kernel[o] != "chlo_broadcast" && !(("program", o) in covered))
-            lacks("test/corpus.py", "no program has " o ": add one there or to test/forms.mlir, and a line " \
-                  "`program` to " list)
+            lacks(ours ? "test/cases/" : "test/corpus.py", "no program has " o ": add one " \
+                  (ours ? "" : "there or to test/forms.mlir, ") "and a line `program` to " list)
     }
     for (t in rule) if (!(("refused", t) in covered))
         lacks("test/verifier_errors.py", "no bad program for the rule " t ": add one, and a line `refused` to " list)
@@ -312,7 +354,8 @@ END {
         if (k in program_of) ;                             # its name as it is
         else if (text == o) sub(/.*\./, "", text)
         else { sub(/\..*/, "", text); sub(/^sdy_/, "", text) }    # grad_fd.py makes sdy_<name>
-        if (d && text != "-" && !((d, text) in seen))
+        if (d ~ /\.mlir$/ && !(d in present)) lacks(d, "no such file, and " list ":" line[k] " names it for " c[2])
+        else if (d && text != "-" && !((d, text) in seen))
             lacks(d, "nothing is called " text " here, which " list ":" line[k] " names for " c[2])
         else if (c[1] == "gradient" && k in program_of && !((d, "gradient:") in seen))
             lacks(d, "no line `// gradient:`, by which the gradient of " c[2] " is run")

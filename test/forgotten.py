@@ -75,6 +75,13 @@ asks("verb", "rest", *VERB,
 asks("verb_with_json", "rest", *VERB, (FILE, "", "    .help = 0,\n    .example = 0,\n    if (cli->json)\n};\n"),
      ("README.md", "**xlane", f"`xlane {NEW}`\n"), ("test/cases.py", "import", f'run("{NEW}")\n'),
      ("test/cases.py", "import", f'run("{NEW}", "--json")\n', f'no script reads what "{NEW}" writes with "--json"'))
+out = complete("rest", [(f, before, new) for f, before, new in [p[:3] for p in VERB] + [
+    (FILE, "", "    .help = 0,\n    .example = 0,\n    .no_json = 0,\n};\n"),
+    ("README.md", "**xlane", f"`xlane {NEW}`\n"),
+    ("test/cases.py", "import", f'd.get("{NEW}", d["{NEW}"], "{NEW}" in d, d in ("x", "{NEW}"), {{"{NEW}": 1}})\n')]])
+check("verb: a script with that word", out[0] == 1 and f'no script calls "{NEW}"' in out[1], out)
+out = complete("code", [("src/pass/passes.def", "PASS(dce", f"PASS({NEW})\n")])
+check("pass: on the device or not", f"write PASS({NEW}, ASKED), or PASS({NEW}, DEVICE)" in out[1], out)
 PASS = ("src/pass/passes.def", "PASS(dce", f"PASS({NEW}, ASKED)\n")
 asks("pass", "code", (*PASS, f"xl_pass_{NEW} has no row: write PASS({NEW}, ASKED)"),
      ("src/pass/pipeline.c", " X(dce)\n", f" X({NEW})", f"pipeline.c: error: ORDER has no X({NEW})"),
@@ -92,7 +99,13 @@ out = complete("rest", [("src/train/rungs.def", 'RUNG("dense"', 'RUNG("dense", "
 empty = complete("code", [("src/train/rungs.def", 'RUNG("dense"', RUNG.replace('"x"', '""') % "TRAIN")])
 check("rung: what it adds", empty[0] == 1 and "the rung fresh does not say what it adds" in empty[1], empty)
 check("rung: its losses are 1", out[0] == 1 and "the losses of dense are 1: build/venv/bin/python" in out[1], out)
-asks("rung_of_a_new_kind", "code", ("src/train/rungs.def", "RUNG(\"dense\"", RUNG % "TWICE"),
+out = complete("rest", [("src/train/rungs.def", "RUNG(\"dense\"", RUNG % "TRAIN"),
+                        ("docs/bring-up.md", "| scan", "| fresh | |\n")])
+check("rung: its place in the page", out[0] == 1 and "not in the order of src/train/rungs.def: fresh dense" in out[1],
+      out)
+asks("rung_of_a_new_kind", "code",
+     ("src/train/rungs.def", "RUNG(\"dense\"", RUNG % "TWICE", "rungs.def: error: no rung is of kind TWICE"),
+     ("src/cli/ladder.c", "    case XL_RUNG_PROBE:", "    case XL_RUNG_TWICE:\n", "its case in why_skipped"),
      ("src/train/rung.h", "XL_RUNG_MESH", "XL_RUNG_TWICE, ", "rung.h: error: the rung fresh is of kind TWICE"),
      ("src/train/rung.c", "    case XL_RUNG_MESH:", "    case XL_RUNG_TWICE:\n", "its case in xl_rung_run"))
 OP = "OP(FRESH, \"stablehlo.fresh\", 1, 1, 0, %s, %s, %s, %s, %s)\n"
@@ -113,7 +126,7 @@ out = complete("code", [("src/cpu/kernel/ew.def", "EW(ABS,", "EW(FRESH, abs, non
                         ("src/pass/grad_math.c", "RULE(abs", f"RULE({NEW})\n")])
 check("op: no row of ops.def", out[0] == 1 and "EW(FRESH) is of no op: write OP(FRESH, ...)" in out[1] and
       f"src/pass/grad_math.c: error: RULE({NEW}) is of no row" in out[1] and out[1].count("\n") == 2, out)
-asks("kernel", "code", ("src/ir/ops.def", PLACE, OP % ("unary_float", "abs", "pointwise", NEW, "0")),
+asks("kernel", "code", ("src/ir/ops.def", PLACE, OP % ("unary_float", "abs", "pointwise", NEW, "ELEMWISE")),
      ("src/cpu/kernel/control.c", "xl_error *xl_kernel_none", f"xl_error *xl_kernel_{NEW}(xl_planner *p)\n",
       f"no xl_kernel_{NEW}: write it in src/cpu/kernel/"))
 VALUE = ("test/ops.covered", COVERED, "\nvalue stablehlo.fresh fresh_one",
@@ -130,15 +143,19 @@ asks("op_without_gradient", "rest",
      ("src/ir/ops.def", PLACE, OP % ("unary_float", "zero", "pointwise", "unary", "ELEMWISE")),
      ("test/ops.covered", COVERED, "\nprogram stablehlo.fresh fresh_one", "no program has stablehlo.fresh"),
      ("test/corpus.py", "import", '"fresh_one"\n', "corpus.py: error: nothing is called fresh_one here"),
-     CASE["jax_ops"],
-     ("test/ops.covered", COVERED, "\nzero stablehlo.fresh pieces", "stablehlo.fresh has the gradient `zero`"), VALUE)
-asks("op_without_flag", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "pointwise", "unary", "0")),
-     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh fresh_one"), VALUE[:3], CASE["jax_ops"][:3],
-     CASE["grad_fd"][:3],
+     CASE["jax_ops"], VALUE)
+LOOP = ("src/cpu/kernel/ew.def", "EW(ABS,", "EW(FRESH, abs, none, none)\n")
+asks("op_of_zero_gradient", "code", LOOP,
+     ("src/ir/ops.def", PLACE, OP % ("unary_float", "zero", "pointwise", "unary", "ELEMWISE")),
+     ("test/ops.covered", COVERED, "\nzero stablehlo.fresh pieces", "stablehlo.fresh has the gradient `zero`"))
+asks("op_without_flag", "code", LOOP,
+     ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "pointwise", "unary", "0")),
      ("test/ops.covered", COVERED, "\nshaped stablehlo.fresh a reason", "but has no ELEMWISE flag"))
-asks("op_without_kernel", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "replicate", "none", "0")),
-     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh fresh_one"), CASE["grad_fd"][:3],
+asks("op_without_kernel", "code", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "replicate", "none", "0")),
      ("test/ops.covered", COVERED, "\nunserved stablehlo.fresh a reason", "stablehlo.fresh has the kernel `none`"))
+asks("strip_op", "code", ("src/cpu/tile/strip.def", "UNARY(ABS,", "UNARY(FRESH, x)\n"),
+     ("src/cpu/tile/tile_code.c", "    { XL_OP_ABS,", "    { XL_OP_FRESH, { S(FRESH), N, N, N } },\n",
+      "tile_code.c: error: nothing uses FRESH of strip.def"))
 asks("op_of_ours", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "pointwise", "unary", "ELEMWISE")),
      ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh - test/cases/maximum_keeps_nan.mlir\n"
       "value stablehlo.fresh cases/maximum_keeps_nan.mlir"),
@@ -146,6 +163,9 @@ asks("op_of_ours", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add",
       "maximum_keeps_nan.mlir: error: no line `// gradient:`"),
      ("test/cases/maximum_keeps_nan.mlir", "", "  // stablehlo.fresh has a gradient\n  %x = chlo.fresh %y\n"),
      ("test/cases/maximum_keeps_nan.mlir", "", "  %z = stablehlo.fresh %y\n"))
+out = complete("rest", [("src/ir/ops.def", PLACE, (OP % ("unary_float", "add", "pointwise", "unary", "ELEMWISE"))
+                         .replace("stablehlo", "xlane"))])
+check("op_of_ours: where its test is", out[0] == 1 and out[1].count("test/cases/: error: no case") == 2, out)
 out = complete("rest", [("test/ops.covered", "value stablehlo.abs ",
                          "value stablehlo.abs cases/maximum_keeps_nan.mlir\n#"),
                         ("test/cases/maximum_keeps_nan.mlir", "", "// stablehlo.abs\n%x = chlo.abs %y\n")])
@@ -153,7 +173,7 @@ check("op: a program that only speaks of it",
       out[0] == 1 and "maximum_keeps_nan.mlir: error: nothing is called stablehlo.abs" in out[1], out)
 out = complete("rest", [("test/ops.covered", "value chlo.zeta zeta", "value chlo.fresh cases/none.mlir\n")])
 check("op: a program that is not there",
-      out[0] == 1 and "test/cases/none.mlir: error: nothing is called chlo.fresh" in out[1], out)
+      out[0] == 1 and "test/cases/none.mlir: error: no such file, and test/ops.covered:" in out[1], out)
 asks("setting", "rest", ("src/lane/profile.def", "SETTING(cache,  dir",
                          'SETTING(cache, fresh, INT, "XLANE_CACHE", LANE, "", "what it is")\n'),
      ("docs/profiles.md", "| `cache.dir`", "| `cache.fresh` | `XLANE_CACHE` | what it is |\n",

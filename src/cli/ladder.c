@@ -409,11 +409,23 @@ static void leave_receipt(const xl_cli *cli, const climb *c, size_t n, const xl_
 /* What the rungs share. */
 typedef struct { const xl_cli *cli; xl_probe probe; xl_plugin_choice choice; char exe[4096], *state; } climber;
 
+/* Why a rung of this kind is not tried; NULL: it is. A rehearsal compiles a model, so a rung without one is skipped. */
+static const char *why_skipped(xl_rung_kind kind, size_t ndevice)
+{
+    switch (kind) {
+    case XL_RUNG_MESH:
+        return opt.topology ? "rehearsals of one program tell nothing of it" : ndevice < 2 ? "one device only" : NULL;
+    case XL_RUNG_PROBE: case XL_RUNG_TRAIN: case XL_RUNG_SCAN: case XL_RUNG_RESUME: break;
+    }
+    return NULL;
+}
+
 static xl_error *climb_rung(climber *w, climb *k)
 {
     xl_error *err = NULL;
     xl_arena *a = w->cli->arena;
     const xl_probe *p = &w->probe;
+    const char *why = why_skipped(k->r->kind, p->ndevice);
     double began = xl_now();
     if (k->r->kind == XL_RUNG_PROBE) {
         XL_DO(xl_probe_run(a, &(xl_probe_opts){ .plugin = opt.plugin }, &w->probe));
@@ -422,9 +434,9 @@ static xl_error *climb_rung(climber *w, climb *k)
                  xl_strf(a, "%s: %.*s; %.*s", xl_probe_word(p->class), XL_FMT(p->reason), XL_FMT(p->next)));
         if (!opt.plugin && p->plugin.n)
             opt.plugin = xl_str_c(a, p->plugin); /* the rungs climb on what was probed, whatever else may be found */
-    } else if (k->r->kind == XL_RUNG_MESH && (opt.topology || p->ndevice < 2)) {
+    } else if (why) {
         k->verdict = SKIPPED;
-        k->why = opt.topology ? XL_STR("rehearsals of one program tell nothing of it") : XL_STR("one device only");
+        k->why = xl_str_of(why);
     } else if (opt.topology) {
         XL_DO(rehearse(w->cli, w->choice.path, k));
     } else {
