@@ -55,10 +55,12 @@ for name, c in causes.CASES.items():
             c["cause"] == "config" and "traced again when" in text), text
         assert "`_fun`" not in text and "donate[" not in text and "mark_sharding" not in text, text
         assert c.get("says", "") in text, text
+        assert ("\n    as a result: " + c.get("resulting", "") in opening) == ("resulting"
+            in causes_of) == ("resulting" in c), text
         for word, claim in CLAIMS.items():
             assert (claim in text) == (word == c["cause"]), (word, text)
         verdict = [line for line in opening.splitlines() if not line.endswith("no recompile")
-                   and not line.startswith("single ops ") and ": the host waited " not in line]
+                   and not line.startswith("single ops ") and ": the host waited " not in line and not line.startswith("    as a result: ")]
         assert "words" in c or len(verdict) == 1 or c["answers"].count("yes") > 1 or all(remedy in v for v
             in verdict), text
 

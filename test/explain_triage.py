@@ -626,7 +626,7 @@ for i in range(8):
 
 
 @check("W3_a_dtype_that_the_step_itself_returns_is_cast_there")
-def _():                                                   # cause: returned
+def _():                                                   # cause: returned resulting
     text = """
 import jax, jax.numpy as jnp
 @jax.jit
@@ -642,6 +642,26 @@ for i in range(12):
     assert "; cast it to one dtype before the call" not in said, said
     said = xlane("explain", python("cast_late", text.replace("OUT", "'f'").replace("LATE", "'float16'"))[0])
     assert "; cast it to one dtype before the call" in said and "cast it inside the step" not in said, said
+    # an argument that another one made what it is, and one whose caller stopped to cast it later
+    text = """
+import jax, jax.numpy as jnp, numpy as np
+jax.config.update("jax_enable_x64", True)
+@jax.jit
+def step(p, m, s):
+    g = {k: 0.1 * s * v for k, v in p.items()}
+    return jax.tree.map(lambda p, g: p - g, p, m), g
+p = m = {"w": jnp.ones((16, 4), "f")}
+for i in range(30):
+    p, m = step(p, m, np.float32(2) if i < 12 else np.float64(2))
+    if i < LATE: p, m = jax.tree.map(lambda x: x.astype("f"), (p, m))
+"""
+    for name, late, told in ("at_once", 0, True), ("later", 20, False):
+        said = xlane("explain", python("wide_" + name, text.replace("LATE", str(late)))[0])
+        lines = said.splitlines()[:3]
+        assert "argument `s` took f32, f64 at " in lines[0] and answers(said) == ("yes", "no", "no", "no"), said
+        assert lines[1].startswith("    as a result: argument `" if told else "    and: argument `"), said
+        assert ("since argument `s` had changed its dtype" in said) == told != ("cast it inside the step" in said), said
+        assert all("argument `%s['w']` took f32, f64" % who in lines[1] for who in "mp"), said
 
 
 @check("W3_arguments_have_the_names_that_the_user_gave_them")

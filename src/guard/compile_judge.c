@@ -258,7 +258,8 @@ xl_error *guard_judge(xl_arena *a, void *ctx)
                              xl_str_of(told.config),
                              xl_str_of(told.call),
                              told.x64,
-                             told.owner };
+                             told.owner,
+                             mm ? xl_module_metrics_count(mm, XL_M_ExecuteTime) : 0 };
     XL_DO(xl_contracts_judge(g->contracts, a, &c->key, &site, m,
                              (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
     /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions

@@ -308,8 +308,10 @@ static const char guard_preload_reads[] =
 static const char guard_preload_compiler[] =
     "exec(compile('''\n"
     "def tree(name, v, more=()):\n" /* its hash leaves out static fields, so what it is written as */
-    "    shape = hash((str(sys.modules['jax'].tree_util.tree_structure(v)), *map(str, more)))\n"
-    "    return 'passed ' + name, 'tree', '%s %d' % (type(v).__name__, shape)\n"
+    "    text = str(sys.modules['jax'].tree_util.tree_structure(v))\n"
+    "    leaf = text == 'PyTreeDef(*)'\n"
+    "    kind = 'leaf' if leaf else 'None' if v is None else type(v).__name__\n"
+    "    return 'passed ' + name, 'tree', '%s %d' % (kind, hash((text, *map(str, more))))\n"
     "def trees(wrapped, passed, fixed):\n" /* of arguments that are not static */
     "    if wrapped: return [tree('', [x for _, x in passed], fixed)]\n"
     "    return [tree(k, x) for k, x in passed[:32]]\n"

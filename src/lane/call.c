@@ -81,6 +81,16 @@ static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str
 
 static const xl_str passed = { "passed ", 7 };
 
+/* "a list", "an OrderedDict"; JAX takes whatever is no tree for an array. */
+static xl_str a_kind(xl_arena *a, xl_str type)
+{
+    if (xl_str_is(type, "leaf"))
+        return XL_STR("an array or number");
+    if (xl_str_is(type, "None"))
+        return type;
+    return xl_strf(a, "%s %.*s", type.n && strchr("AEIOUaeiou", *type.p) ? "an" : "a", XL_FMT(type));
+}
+
 /* An argument that is a list now, and was a tuple, or a module with another static field. */
 static const char *other_tree(xl_arena *a, xl_str before, xl_str after, xl_str *how)
 {
@@ -91,8 +101,8 @@ static const char *other_tree(xl_arena *a, xl_str before, xl_str after, xl_str *
                then = xl_str_cut(&x.value, ' ');
         xl_str who = name.n ? xl_strf(a, "`%.*s`, which", XL_FMT(name)) : XL_STR("an argument that");
         *how = xl_str_eq(now, then) ? xl_strf(a, "for %.*s has another structure or another static field", XL_FMT(who))
-                                    : xl_strf(a, "for %.*s is a %.*s and was a %.*s", XL_FMT(who), XL_FMT(now),
-                                              XL_FMT(then));
+                                    : xl_strf(a, "for %.*s is %.*s and was %.*s", XL_FMT(who),
+                                              XL_FMT(a_kind(a, now)), XL_FMT(a_kind(a, then)));
         return "names";
     }
     return NULL;

@@ -26,6 +26,8 @@ typedef struct record {
     uint32_t nop;
     uint64_t *line;                                        /* of its ops, sorted */
     uint32_t nline;
+    uint64_t cast; /* as bits: the dtypes that its arguments changed to */
+    xl_str caster;                                         /* the first of those arguments, in words */
     bool helper;
 } record;
 
@@ -812,15 +814,30 @@ static held held_of(const xl_module *m, const xl_type *t)
     return n;
 }
 
-/* An argument of another dtype, of which the program before returned an array and took none: it is fed back. */
-static void find_returned(const xl_module *before, const xl_module *after, xl_verdict *v)
+/* An argument of another dtype, of which the program before returned an array and took none: it is fed back. Where that
+ * ran once, and was compiled because an argument had taken that very dtype, the caller did nothing else since. */
+static void find_returned(xl_arena *a, const record *best, record *now, xl_verdict *v)
 {
-    const xl_func *f = xl_module_entry(after);
+    const xl_module *before = best->m;
+    const xl_func *f = xl_module_entry(now->m);
     for (uint32_t i = 0; f && f->body && i < v->ndiff; i++) {
         xl_diff *d = &v->diff[i];
         bool typed = d->kind == XL_DIFF_DTYPE && d->arg >= 0 && (uint32_t)d->arg < f->body->narg && !d->follows;
         held then = typed ? held_of(before, xl_value_type(f, f->body->arg[d->arg])) : (held){ 0, 0 };
         d->returned = then.results > then.args;
+        if (!typed)
+            continue;
+        uint64_t to = UINT64_C(1) << xl_value_type(f, f->body->arg[d->arg])->dtype;
+        d->resulting = d->returned && now->site.runs == best->site.runs + 1 && best->cast & to;
+        if (d->resulting)
+            d->text = xl_strf(a, "%.*s; the call before returned it so, since %.*s had changed its dtype",
+                              XL_FMT(d->text), XL_FMT(best->caster));
+        if (!d->returned || d->resulting)
+            now->cast |= to;
+        if (now->cast && !now->caster.n)
+            now->caster = d->resulting ? xl_str_dup(&now->arena, best->caster)
+                          : d->name.n  ? xl_say_argument(&now->arena, d->name)
+                                       : xl_strf(&now->arena, "argument %d", d->arg);
     }
 }
 
@@ -1006,10 +1023,11 @@ static void option_follows(xl_arena *a, xl_verdict *v)
 }
 
 static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near, const xl_cache_key *key,
-                              const xl_compile_site *site, xl_module *m, xl_verdict *out)
+                              const xl_compile_site *site, record *now, xl_verdict *out)
 {
     xl_error *err = NULL;
     record *best = near->r;
+    xl_module *m = now->m;
     snprintf(out->against, sizeof out->against, "%s", best->hash);
     out->against_run = xl_str_dup(a, best->run);
     const char *part = compare_parts(a, best, key, out);
@@ -1040,7 +1058,7 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
             configured(out, config);
         find_roles(best->m, m, out);
         if (near->here)
-            find_returned(best->m, m, out);
+            find_returned(a, best, now, out);
         option_follows(a, out);
         if (!strcmp(out->reason, "op"))
             find_draws(a, best->m, m, out);
@@ -1089,7 +1107,8 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
                                    xl_str_dup(&now->arena, site->config),
                                    xl_str_dup(&now->arena, site->call),
                                    site->x64,
-                                   site->owner };
+                                   site->owner,
+                                   site->runs };
     for (uint32_t i = 0; i < key->n; i++) {
         now->name[i] = xl_str_dup(&now->arena, xl_str_of(key->name[i]));
         now->value[i] = xl_str_dup(&now->arena, key->value[i]);
@@ -1106,7 +1125,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     recall(a, c, group);
     nearest near = find_nearest(c, a, now, site, group.n < key->module.n);
     if (near.r) {
-        err = compare_with(c, a, &near, key, site, m, out);
+        err = compare_with(c, a, &near, key, site, now, out);
     } else if ((best = transformed(c, now))) {
         out->reason = "transform";
         snprintf(out->against, sizeof out->against, "%s", best->hash);
@@ -1189,7 +1208,7 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         if (d->optax)
             xl_json_put_text(j, "library", "optax");
         if (d->returned)
-            xl_json_put_bool(j, "returned", true);
+            xl_json_put_bool(j, d->resulting ? "resulting" : "returned", true);
         if (d->part.n)
             xl_json_put_str(j, "part", d->part);
         if (d->ops)

@@ -50,6 +50,7 @@ typedef struct {
     xl_str call;   /* how the function was called, see lane/call.h; empty: not known */
     xl_x64 x64;
     xl_owner owner;
+    uint64_t runs;                                         /* its executions so far */
 } xl_compile_site;
 
 /* `run` may record nothing; then nothing is remembered across runs. `script` says which program of the user this

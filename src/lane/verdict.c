@@ -41,7 +41,7 @@ const char *xl_cause_remedy(const xl_cause *c, xl_str module)
 
 /* ---- causes ------------------------------------------------------------------------------------------------------ */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
-typedef struct { bool arg, dim, first, read_back, grown, carried, returned; } sized;
+typedef struct { bool arg, dim, first, read_back, grown, carried, returned, resulting; } sized;
 static const xl_cause *finer(xl_str reason, xl_str what, sized s)
 {
     if (xl_str_is(reason, "x64") || xl_str_is(reason, "transform") || xl_str_is(reason, "device"))
@@ -54,8 +54,8 @@ static const xl_cause *finer(xl_str reason, xl_str what, sized s)
                            : s.carried ? XL_STR("carried")
                            : s.first   ? what
                                        : XL_STR("length"));
-    if (xl_str_is(what, "dtype") && (!s.arg || s.returned))
-        return xl_cause_of(s.arg ? XL_STR("returned") : XL_STR("op"));
+    if (xl_str_is(what, "dtype") && (!s.arg || s.returned || s.resulting))
+        return xl_cause_of(!s.arg ? XL_STR("op") : s.resulting ? XL_STR("resulting") : XL_STR("returned"));
     return xl_cause_of(what);
 }
 /* By what of the call or the program it is. */
@@ -89,7 +89,7 @@ static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
     return finer(xl_node_text(e, "reason"), xl_node_text(d, "what"),
                  (sized){ xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL, xl_node_num(d, "dim", 0) == 0,
                           xl_node_flag(d, "read_back"), xl_node_flag(d, "grown"), xl_node_flag(d, "carried"),
-                          xl_node_flag(d, "returned") });
+                          xl_node_flag(d, "returned"), xl_node_flag(d, "resulting") });
 }
 
 const xl_cause *xl_verdict_cause(const xl_verdict *v)
@@ -109,7 +109,8 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
         if (d->kind == XL_DIFF_IDENTICAL && !strcmp(v->reason, "identical") && (v->config.n || v->words.n || v->mapped))
             return xl_cause_of(v->config.n ? XL_STR("config") : v->words.n ? XL_STR("names") : XL_STR("mapped"));
         return finer(reason, reason,
-                     (sized){ d->arg >= 0, d->dim >= 0, d->dim == 0, d->read_back, d->grown, d->carried, d->returned });
+                     (sized){ d->arg >= 0, d->dim >= 0, d->dim == 0, d->read_back, d->grown, d->carried, d->returned,
+                              d->resulting });
     }
     return xl_cause_of(reason);
 }
@@ -215,12 +216,14 @@ static void count_growth(xl_cause_seen *s, const xl_node *e, const xl_node *d)
     s->number = number;
 }
 
-/* Adds what one compile says to its unit, and to the answers. */
-static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_node *e)
+/* Adds what one compile says to its unit, and to the answers. Which of the unit's causes is the compile's own, or
+ * SIZE_MAX. */
+static size_t add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_node *e)
 {
     const xl_node *detail = xl_node_get(e, "detail");
     xl_str config = xl_node_text(e, "config");
-    size_t before = u->ncause;
+    const xl_cause *own = xl_event_cause(e);
+    size_t before = u->ncause, mine = SIZE_MAX;
     bool any = false;
     if (config.n && !xl_node_is(e, "reason", "identical")) {
         any = true;
@@ -278,6 +281,8 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         } else {
             s = seen(a, u, c, without(xl_node_text(d, "text"), where), where);
         }
+        if (c == own && mine == SIZE_MAX)
+            mine = (size_t)(s - u->cause);
         s->optax |= xl_node_is(d, "library", "optax");
         s->times++;
         s->ops += (uint32_t)xl_node_num(d, "ops", 0);
@@ -299,15 +304,15 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         }
     }
     if (!any) {                                            /* flags, options, the frontend's own doing */
-        const xl_cause *c = xl_event_cause(e);
-        answer(a, v, c);
+        answer(a, v, own);
         xl_str text = xl_node_text(e, "words");
         if (!text.n)
-            text = detail && detail->n ? xl_node_text(detail->kid[0], "text") : xl_strf(a, "%s", c->word);
-        seen(a, u, c, text, (xl_str){ "", 0 })->times++;
+            text = detail && detail->n ? xl_node_text(detail->kid[0], "text") : xl_strf(a, "%s", own->word);
+        seen(a, u, own, text, (xl_str){ "", 0 })->times++;
     } else if (before == u->ncause && !u->ncause) {
-        seen(a, u, xl_event_cause(e), xl_node_text(e, "reason"), (xl_str){ "", 0 })->times++;
+        seen(a, u, own, xl_node_text(e, "reason"), (xl_str){ "", 0 })->times++;
     }
+    return mine;
 }
 
 /* What has no line says less than the same with one, and a layout or a donation less than all else. */
@@ -401,6 +406,8 @@ const xl_cause *xl_run_cause(const xl_run_verdict *v, size_t i)
 {
     const xl_cause *c = xl_event_cause(v->event[i]);
     const xl_node *detail = xl_node_get(v->event[i], "detail");
+    if (v->habit[i])
+        return v->habit[i];
     bool again = !strcmp(c->word, "unused") && detail && detail->n && v->of[i] &&
                  turned(v->of[i], argument_of(xl_node_text(detail->kid[0], "text")));
     return again ? xl_cause_of(XL_STR("shared")) : c;
@@ -410,7 +417,6 @@ const xl_cause *xl_run_cause(const xl_run_verdict *v, size_t i)
 static void tidy(xl_run_unit *u)
 {
     size_t kept = 0;
-    find_habits(u);
     for (size_t i = 0; i < u->ncause; i++) {
         xl_cause_seen *c = &u->cause[i];
         bool light = !strcmp(c->cause->word, "layout") || !strcmp(c->cause->word, "donation");
@@ -728,6 +734,8 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     *v = (xl_run_verdict){ 0 };
     XL_DO(xl_run_events(a, dir, &v->event, &v->nevent));
     v->of = xl_new(a, xl_run_unit *, v->nevent + 1);
+    v->habit = xl_new(a, const xl_cause *, v->nevent + 1);
+    size_t *mine = xl_new(a, size_t, v->nevent + 1);       /* causes of their units */
     v->gaps = xl_run_gaps_of(a, dir).compiles;
     xl_error_free(xl_metrics_read(a, dir, &m, &processes));
     if (m && xl_metrics_idle(m)) {                         /* not written since it began */
@@ -798,6 +806,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->steps += v->unit[i]->step;
     }
     for (size_t i = 0; i < v->nevent; i++) {
+        mine[i] = SIZE_MAX;
         if (!v->of[i] || !v->of[i]->step || !xl_event_again(v->event[i]) || refused_before(v, i))
             continue;
         bool same = xl_node_is(v->event[i], "reason", "identical"), late = xl_node_is(v->event[i], "phase", "steady");
@@ -806,10 +815,14 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->traced += !before && same;
         v->early += !before && !same && !late;
         v->late += !before && !same && late;
-        add_causes(a, v, v->of[i], v->event[i]);
+        mine[i] = add_causes(a, v, v->of[i], v->event[i]);
     }
     find_grown(a, v);
     v->shape |= !v->steps && v->ngrown;                    /* where nothing but single ops ran */
+    for (size_t i = 0; i < v->nunit; i++)
+        find_habits(v->unit[i]);
+    for (size_t i = 0; i < v->nevent; i++)                 /* before causes that read alike are joined */
+        v->habit[i] = mine[i] < SIZE_MAX ? v->of[i]->cause[mine[i]].cause : NULL;
     for (size_t i = 0; i < v->nunit; i++)
         tidy(v->unit[i]);
 out:

@@ -82,6 +82,7 @@ typedef struct {
     xl_node **event;                                       /* all events of the run */
     size_t nevent;
     xl_run_unit **of;                                          /* of[i]: the unit of a compile event i, else NULL */
+    const xl_cause **habit; /* what the whole run makes of a step's recompile i, else NULL */
     xl_run_unit **unit;
     size_t nunit;
     bool shape, policy, branch, value, again, lines, torch;

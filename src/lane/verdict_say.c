@@ -132,10 +132,11 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
         if (!show[i] || told[i])
             continue;
         bool optax = false, minus = false;
+        const char *joined = strcmp(u->cause[i].cause->word, "resulting") ? "    and: " : "    as a result: ";
         for (size_t k = i; k < u->ncause; k++) {
             if (!show[k] || u->cause[k].cause != u->cause[i].cause)
                 continue;
-            xl_buf_puts(b, k > i ? ", and " : lines++ ? "    and: " : "");
+            xl_buf_puts(b, k > i ? ", and " : lines++ ? joined : "");
             say_cause(&u->cause[k], u->ncause == 1 && u->cause[k].times + 1 >= all, b);
             told[k] = true;
             optax |= u->cause[k].optax;

@@ -162,7 +162,8 @@ void xl_weak_find(xl_arena *a, const xl_module *before, const xl_module *after, 
     v->diff = d;
     v->ndiff += n;
     for (uint32_t i = at + n; i < v->ndiff; i++) {
-        bool form = (d[i].kind == XL_DIFF_OP && d[i].forms) || d[i].kind == XL_DIFF_DTYPE || d[i].recast;
+        bool moved = same_work && (d[i].makes || !d[i].ops) && !d[i].part.n; /* converted earlier, or later */
+        bool form = (d[i].kind == XL_DIFF_OP && (d[i].forms || moved)) || d[i].kind == XL_DIFF_DTYPE || d[i].recast;
         d[i].follows |= d[i].arg < 0 && form && d[i].reads & weak;
     }
 }

@@ -270,14 +270,14 @@ x = data(8)
 for i in range(6):
     forward(x, Config(3))  # LINE
 """)
-plant("list_for_tuple", "identical", NO, """
+plant("list_for_tuple", "names", NO, """
 @jax.jit
 def combine(pair):
     return pair[0] @ pair[1].T
 a = data(8)
 for i in range(8):
     combine((a, a) if i < 6 else [a, a])  # LINE
-""")
+""", words="traced again for `pair`, which is a list and was a tuple when called at ")
 plant("donation_begins", "donation", NO, """
 def step(w):
     return w * 0.9
@@ -621,7 +621,7 @@ for epoch in range(4):
     for i in range(3):
         f(x)  # LINE
 """)
-plant("penalty_every_fifth", "op", BRANCH, """
+plant("penalty_every_fifth", "modes", BRANCH, """
 def loss(w, x, penalty):
     l = jnp.mean((x @ w) ** 2)
     if penalty:
@@ -701,8 +701,8 @@ step = jax.jit(lambda w, s: w * s)  # LINE
 w = jnp.ones(4, jnp.float32)
 for i in range(20):
     w = step(w, np.float32(2) if i < 12 else np.float64(2))
-""")
-plant("curriculum_of_lengths", "shape", SHAPE, """
+""", says="took f32, f64 at ", resulting="argument `w` took f32, f64 at ")
+plant("curriculum_of_lengths", "length", SHAPE, """
 params = {"emb": jnp.ones((32, 16)), "out": jnp.ones((16, 32))}
 @jax.jit
 def train_step(p, tokens):
@@ -830,7 +830,7 @@ for i in range(9):
 """)
 
 # A third set, written after the second was mended.
-plant("bucketed_prompts", "shape", SHAPE, """
+plant("bucketed_prompts", "length", SHAPE, """
 @jax.jit
 def prefill(w, tokens, lengths):
     mask = jnp.arange(tokens.shape[1])[None] < lengths[:, None]

@@ -40,7 +40,7 @@ typedef struct {
     bool state;                                            /* ARGS: it belongs to an optimizer of PyTorch's */
     bool read_back;                                        /* for the caller: the host read `size` from the device */
     bool grown, carried;                                   /* SHAPE, for the caller: see lane/contract.c */
-    bool returned;                                         /* DTYPE, the same */
+    bool returned, resulting;                              /* DTYPE, the same */
     int64_t size;                                          /* SHAPE: the new size; 0: none, or several */
     uint64_t reads; /* of an op: XL_DIFF_ARG of each argument that it depends on, or meets in the next op that computes
                        something */
