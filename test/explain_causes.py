@@ -15,10 +15,12 @@ QUICK = {"ragged_epoch", "rate_as_number", "positional_then_keyword", "caches_cl
          "config_made_in_each_step", "rate_is_static", "step_is_static", "cache_by_concatenation", "sweep_over_widths", "explicit_mesh",
          "replay_in_a_list", "rate_as_a_weakly_typed_array", "bias_correction", "late_mask", "jit_switched_off", "eager_gradient",
          "inference_mode_of_equinox", "dropout_of_flax", "rate_of_equinox", "counter_of_equinox", "list_of_arrays_grows",
-         "rate_of_equinox_as_an_array", "clipping_begins", "history_grows", "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
+         "rate_of_equinox_as_an_array", "clipping_begins", "history_grows", "evaluation_beside", "helpers_of_many_shapes", "both_at_once",
+         "one_wide_scalar", "loss_scale_in_a_static_field", "restored_step_count", "restored_to_a_device"}
 PICK = os.environ.get("PICK")
-AGAIN = "identical", "mapped", "names", "cleared", "keywords", "anew", "unused", "unread", "shared"
-CLAIMS = {"lengthened": "elements of argument", "draws": "draws random numbers", "filtered": "(a Python float) took"}
+AGAIN = "identical", "mapped", "names", "cleared", "keywords", "anew", "unused", "unread", "shared", "weakly"
+CLAIMS = {"lengthened": "elements of argument", "draws": "draws random numbers", "filtered": "(a Python float) took",
+          "weakly": "of the same type when called at ", "committed": "committed to a device"}
 DONATES = "from jax._src.interpreters import mlir\nmlir._platforms_with_donation.append('xlane')\n"
 wrong = []
 

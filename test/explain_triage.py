@@ -724,7 +724,7 @@ def _():
              r"array, as in jnp.asarray\(value\), where it decides no shape, branch or length of a loop"),
             ("list_of_arrays_grows", "range(8)", "range(14)",
              r"argument `history` has 11 elements that the program reads, "
-             "and had 10, used at .*; remedy: where it grows from call to call, pass one array of a fixed length that "),
+             "and had 10, used at .*; remedy: where its length goes on changing, pass one array of a fixed length that "),
             ("inference_mode_of_equinox", "i % 3 < 2", "i < 12",
              "op: only the earlier program draws random numbers: .*; "
              "remedy: where that is dropout, on in training and off in evaluation, two programs are right")):

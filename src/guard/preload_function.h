@@ -15,7 +15,8 @@
  * of that function.
  *
  * `filter_call` reads a call of equinox.filter_jit, which hands JAX a function and arguments of its own: the names that
- * the user's function has for them, and the values among them that are no arrays. `array` puts `located` around the
+ * the user's function has for them, and the values among them that are no arrays. `static_fields` has those of other
+ * arguments. `array` puts `located` around the
  * reads and waits of JAX's arrays: it tells the guard the user's line for as long as they last (execute.c). */
 #ifndef XL_GUARD_PRELOAD_FUNCTION_H
 #define XL_GUARD_PRELOAD_FUNCTION_H
@@ -210,6 +211,8 @@ static const char guard_preload_call[] =
     "        if i < len(args): rows += static(name(i), args[i])\n"
     "    for k in info.static_argnames or ():\n"
     "        if k in kwargs: rows += static(k, kwargs[k])\n"
+    "    try: rows += [] if wrapped else [r for k, x in passed[:32] for r in static_fields(k, x)][:64]\n"
+    "    except Exception: pass\n"
     "    left = {name(i) for i in fixed if i < len(names)} | set(info.static_argnames or ())\n"
     "    left = () if wrapped else left & set(named) - set(kwargs) - set(names[:len(args)])\n"
     "    rows += [(k, 'value', repr(named[k].default)) for k in sorted(left) if plain(named[k].default)]\n"
@@ -231,6 +234,16 @@ static const char guard_preload_names[] =
     "    if not file.endswith('/equinox/_jit.py'): return None\n"
     "    while f and (f.f_code.co_name, f.f_code.co_filename) != ('_call', file): f = f.f_back\n"
     "    return f\n"
+    "def static_fields(name, v):\n" /* of a dataclass that is a tree: those without arrays in them */
+    "    names, tree = getattr(type(v), '__dataclass_fields__', ()), sys.modules['jax'].tree_util\n"
+    "    paths = [tree.keystr(p) for p, _ in tree.tree_flatten_with_path(v)[0]] if names else ['']\n"
+    "    if '' in paths: return\n" /* it is none */
+    "    for k in names:\n"
+    "        x, at = getattr(v, k, None), '.' + k\n"
+    "        if any(p == at or p.startswith((at + '.', at + '[')) for p in paths): continue\n"
+    "        try: row = ('field', repr(x)) if plain(x) else ('field-object', '%s %d' % (type(x).__name__, hash(x)))\n"
+    "        except Exception: continue\n"
+    "        yield name + at, *row\n"
     "def unfiltered(fun, f):\n" /* what it was given */
     "    f = filter_frame(fun, f)\n"
     "    return f.f_locals['jit_wrapper'].__wrapped__ if f else fun\n"

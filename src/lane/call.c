@@ -27,18 +27,20 @@ static bool find(xl_str call, xl_str name, bool meta, row *out)
 
 static bool taken(const row *r) { return xl_str_is(r->kind, "taken"); }
 static bool filtered(const row *r) { return xl_str_starts(r->kind, XL_STR("Python ")); } /* by equinox.filter_jit */
-static bool fixed(const row *r) /* a static argument */
+static bool field(const row *r) { return xl_str_is(r->kind, "field") || xl_str_is(r->kind, "field-object"); }
+static bool fixed(const row *r) /* a static argument, or a static field of another one */
 {
-    return filtered(r) || xl_str_is(r->kind, "value") || xl_str_is(r->kind, "object") || xl_str_is(r->kind, "anew") ||
-           xl_str_is(r->kind, "parts");
+    return filtered(r) || field(r) || xl_str_is(r->kind, "value") || xl_str_is(r->kind, "object") ||
+           xl_str_is(r->kind, "anew") || xl_str_is(r->kind, "parts");
 }
 
-/* "`x`", "static argument `x`", or "argument `x` (a Python float)". */
+/* "`x`", "static argument `x`", "static field `x.rate`", or "argument `x` (a Python float)". */
 static xl_str called(xl_arena *a, const row *r)
 {
     if (filtered(r))
         return xl_strf(a, "argument `%.*s` (a %.*s)", XL_FMT(r->name), XL_FMT(r->kind));
-    return xl_strf(a, "%s`%.*s`", taken(r) ? "" : "static argument ", XL_FMT(r->name));
+    const char *what = taken(r) ? "" : field(r) ? "static field " : "static argument ";
+    return xl_strf(a, "%s`%.*s`", what, XL_FMT(r->name));
 }
 
 bool xl_call_form(xl_arena *a, xl_str before, xl_str after, xl_str *how)
@@ -62,6 +64,16 @@ static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str
         if (!same_kind || !fixed(&y))
             continue;
         xl_str type = y.value, rest = y.value;
+        if (xl_str_is(y.kind, "field")) {
+            *how = xl_strf(a, "for %.*s, which has another value", XL_FMT(called(a, &y)));
+            return "names";
+        }
+        if (field(&y)) {
+            type = xl_str_cut(&rest, ' ');
+            *how = xl_strf(a, "for %.*s, which is another %.*s", XL_FMT(called(a, &y)), XL_FMT(type));
+            word = "names";
+            continue;
+        }
         if (xl_str_is(y.kind, "value") || filtered(&y)) {  /* it says more than the object that it is a field of */
             *how = xl_strf(a, "for %.*s, which has another value", XL_FMT(called(a, &y)));
             return filtered(&y) ? "unread" : "unused";
@@ -79,7 +91,7 @@ static const char *other_static(xl_arena *a, xl_str before, xl_str after, xl_str
     return word;
 }
 
-static const xl_str passed = { "passed ", 7 };
+static const xl_str passed = { "passed ", 7 }, weak_head = { "weak ", 5 };
 
 /* "a list", "an OrderedDict"; JAX takes whatever is no tree for an array. */
 static xl_str a_kind(xl_arena *a, xl_str type)
@@ -104,6 +116,39 @@ static const char *other_tree(xl_arena *a, xl_str before, xl_str after, xl_str *
                                     : xl_strf(a, "for %.*s is %.*s and was %.*s", XL_FMT(who),
                                               XL_FMT(a_kind(a, now)), XL_FMT(a_kind(a, then)));
         return "names";
+    }
+    return NULL;
+}
+
+static bool weak_row(const row *r) { return xl_str_is(r->kind, "weak") && !xl_str_is(r->value, "known"); }
+
+/* Whether a call has that row; *known: it says which types are weak at all. */
+static bool has_weak(xl_str call, xl_str name, bool *known)
+{
+    bool has = false;
+    for (row r; next(&call, &r);) {
+        *known |= xl_str_is(r.kind, "weak");
+        has |= weak_row(&r) && xl_str_eq(r.name, name);
+    }
+    return has;
+}
+
+/* An argument whose type is weak in one call alone. */
+static const char *other_weak(xl_arena *a, xl_str before, xl_str after, xl_str *how)
+{
+    for (int now = 1; now >= 0; now--) {
+        xl_str rest = now ? after : before, other = now ? before : after;
+        for (row r; next(&rest, &r);) {
+            bool known = false;
+            if (!weak_row(&r) || has_weak(other, r.name, &known) || !known)
+                continue;
+            xl_str label = { r.name.p + weak_head.n, r.name.n - weak_head.n },
+                   kind = r.value.n ? r.value : XL_STR("a weakly typed value"), array = XL_STR("an array");
+            *how = xl_strf(a, "for `%.*s`, which is %.*s and was %.*s of the same type",
+                           XL_FMT(xl_call_name(a, now ? after : before, label)), XL_FMT(now ? kind : array),
+                           XL_FMT(now ? array : kind));
+            return "weakly";
+        }
     }
     return NULL;
 }
@@ -135,7 +180,9 @@ const char *xl_call_way(xl_arena *a, xl_str before, xl_str after, xl_str *how)
     const char *value = other_static(a, before, after, how);   /* one that was left at its default comes by keyword */
     if (!value && xl_call_form(a, before, after, how))
         return "keywords";
-    return value ? value : other_tree(a, before, after, how);
+    if (!value)
+        value = other_tree(a, before, after, how);
+    return value ? value : other_weak(a, before, after, how);
 }
 
 xl_str xl_call_values(xl_arena *a, xl_str before, xl_str after)
@@ -147,8 +194,8 @@ xl_str xl_call_values(xl_arena *a, xl_str before, xl_str after)
         xl_str rest = after;
         for (row y, x; next(&rest, &y);) {
             if (taken(&y) != (pass == 1) || !find(before, y.name, false, &x) || !xl_str_eq(x.kind, y.kind) ||
-                xl_str_eq(x.value, y.value) || !(taken(&y) || filtered(&y) || xl_str_is(y.kind, "value")) ||
-                n++ >= MOST)
+                xl_str_eq(x.value, y.value) ||
+                !(taken(&y) || filtered(&y) || xl_str_is(y.kind, "value") || xl_str_is(y.kind, "field")) || n++ >= MOST)
                 continue;
             xl_buf_printf(&b, "%s%.*s changed from %.*s to %.*s", b.n ? "; " : "", XL_FMT(called(a, &y)),
                           XL_FMT(x.value), XL_FMT(y.value));
@@ -258,14 +305,13 @@ xl_str xl_call_names(xl_arena *a, xl_str call)
 /* 1: the call has an argument of that name of a weak type, 0: it has not, -1: not known. */
 static int is_weak(xl_arena *a, xl_str call, xl_str name, xl_str *kind)
 {
-    static const xl_str head = { "weak ", 5 };
     xl_str rest = call;
     int found = -1;
     for (row r; next(&rest, &r);) {
-        if (!xl_str_is(r.kind, "weak") || !xl_str_starts(r.name, head))
+        if (!xl_str_is(r.kind, "weak") || !xl_str_starts(r.name, weak_head))
             continue;
         found = found < 0 ? 0 : found;                     /* the row `weak types` comes first */
-        xl_str label = { r.name.p + head.n, r.name.n - head.n };
+        xl_str label = { r.name.p + weak_head.n, r.name.n - weak_head.n };
         if (!xl_str_is(r.value, "known") && xl_str_eq(xl_call_name(a, call, label), name)) {
             *kind = r.value;
             return 1;

@@ -1209,6 +1209,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
             xl_json_put_text(j, "library", "optax");
         if (d->returned)
             xl_json_put_bool(j, d->resulting ? "resulting" : "returned", true);
+        if (d->committed)
+            xl_json_put_bool(j, "committed", true);
         if (d->part.n)
             xl_json_put_str(j, "part", d->part);
         if (d->ops)

@@ -41,7 +41,7 @@ const char *xl_cause_remedy(const xl_cause *c, xl_str module)
 
 /* ---- causes ------------------------------------------------------------------------------------------------------ */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
-typedef struct { bool arg, dim, first, read_back, grown, carried, returned, resulting; } sized;
+typedef struct { bool arg, dim, first, read_back, grown, carried, returned, resulting, committed; } sized;
 static const xl_cause *finer(xl_str reason, xl_str what, sized s)
 {
     if (xl_str_is(reason, "x64") || xl_str_is(reason, "transform") || xl_str_is(reason, "device"))
@@ -56,15 +56,16 @@ static const xl_cause *finer(xl_str reason, xl_str what, sized s)
                                        : XL_STR("length"));
     if (xl_str_is(what, "dtype") && (!s.arg || s.returned || s.resulting))
         return xl_cause_of(!s.arg ? XL_STR("op") : s.resulting ? XL_STR("resulting") : XL_STR("returned"));
-    return xl_cause_of(what);
+    return xl_cause_of(s.committed ? XL_STR("committed") : what);
 }
 /* By what of the call or the program it is. */
 static const xl_cause *part_cause(xl_str what, xl_str part)
 {
-    static const struct { const char *what, *head, *word; } row[] = {
-        { "constant", "static argument `", "static" },  { "constant", "argument `", "filtered" },
-        { "constant", "the length of `", "collected" }, { "constant", "the shape of `", "collected" },
-        { "args", "elements of argument ", "lengthened" },
+    static const struct { const char *what, *head, *word;
+    } row[] = {
+        { "constant", "static field `", "field" },     { "constant", "static argument `", "static" },
+        { "constant", "argument `", "filtered" },      { "constant", "the length of `", "collected" },
+        { "constant", "the shape of `", "collected" }, { "args", "elements of argument ", "lengthened" },
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         if (xl_str_is(what, row[i].what) && xl_str_starts(part, xl_str_of(row[i].head)))
@@ -89,7 +90,8 @@ static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
     return finer(xl_node_text(e, "reason"), xl_node_text(d, "what"),
                  (sized){ xl_node_get(d, "arg") != NULL, xl_node_get(d, "dim") != NULL, xl_node_num(d, "dim", 0) == 0,
                           xl_node_flag(d, "read_back"), xl_node_flag(d, "grown"), xl_node_flag(d, "carried"),
-                          xl_node_flag(d, "returned"), xl_node_flag(d, "resulting") });
+                          xl_node_flag(d, "returned"), xl_node_flag(d, "resulting"),
+                          xl_node_flag(d, "committed") });
 }
 
 const xl_cause *xl_verdict_cause(const xl_verdict *v)
@@ -110,7 +112,7 @@ const xl_cause *xl_verdict_cause(const xl_verdict *v)
             return xl_cause_of(v->config.n ? XL_STR("config") : v->words.n ? XL_STR("names") : XL_STR("mapped"));
         return finer(reason, reason,
                      (sized){ d->arg >= 0, d->dim >= 0, d->dim == 0, d->read_back, d->grown, d->carried, d->returned,
-                              d->resulting });
+                              d->resulting, d->committed });
     }
     return xl_cause_of(reason);
 }

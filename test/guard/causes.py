@@ -921,7 +921,7 @@ state, x = State(data(16, 4), 0), data(8)
 for i in range(5):
     state = train_step(state, x)  # LINE
     state.step += 1
-""")
+""", words="for static field `state.step`, which has another value when called at ")
 plant("more_devices", "sharding", POLICY, """
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 @jax.jit
@@ -1082,4 +1082,214 @@ def step(net, x, lr):
 net, x = eqx.nn.Linear(16, 4, key=jax.random.key(0)), data(8)
 for i in range(8):
     net = step(net, x, jnp.asarray(-0.1 / 2 ** (i // 2)))
+""")
+
+# A sixth set: what users of flax, equinox and optax do.
+plant("train_state_made_anew", "names", NO, """
+import flax.linen as nn, optax
+from flax.training import train_state
+net, x = nn.Dense(4), data(8)
+@jax.jit
+def train_step(state, x):
+    g = jax.grad(lambda p: jnp.mean(state.apply_fn(p, x) ** 2))(state.params)
+    return state.apply_gradients(grads=g)
+params = net.init(jax.random.key(0), x)
+for epoch in range(3):
+    state = train_state.TrainState.create(apply_fn=net.apply, params=params, tx=optax.adam(1e-3))
+    for i in range(4):
+        state = train_step(state, x)  # LINE
+    params = state.params
+""", words="for static field `state.tx`, which is another GradientTransformationExtraArgs when called at ")
+plant("optimizer_changed", "args", SHAPE, """
+import optax
+w, x = data(16, 4), data(8)
+def make(tx):
+    @jax.jit
+    def train_step(w, s, x):
+        g = jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+        u, s = tx.update(g, s, w)  # LINE
+        return optax.apply_updates(w, u), s
+    return train_step
+for tx in optax.sgd(0.1), optax.sgd(0.1, momentum=0.9):
+    step, s = make(tx), tx.init(w)
+    for i in range(5):
+        w, s = step(w, s, x)
+""", says="arguments were added: `s[0].trace` at ")
+plant("mutable_batch_stats", "modes", BRANCH, """
+import flax.linen as nn
+class Net(nn.Module):
+    @nn.compact
+    def __call__(self, x, train):
+        x = nn.Dense(4)(x)
+        return nn.BatchNorm(use_running_average=not train)(x).mean()  # LINE
+net, x = Net(), data(8)
+v = net.init(jax.random.key(0), x, True)
+@functools.partial(jax.jit, static_argnames="train")
+def forward(v, x, train):
+    return net.apply(v, x, train, mutable=["batch_stats"] if train else False)
+for i in range(9):
+    forward(v, x, train=i % 3 < 2)
+""", says="static argument `train` changed from True to False")
+plant("frozen_layer", "args", SHAPE, """
+import equinox as eqx
+net, x = eqx.nn.MLP(16, 4, 8, 1, key=jax.random.key(0)), data(8)
+@eqx.filter_jit
+def step(trained, rest, x):
+    def loss(trained):
+        return jnp.mean(jax.vmap(eqx.combine(trained, rest))(x) ** 2)  # LINE
+    return eqx.apply_updates(trained, jax.tree.map(lambda g: -0.1 * g, eqx.filter_grad(loss)(trained)))
+for i in range(10):
+    spec = jax.tree.map(eqx.is_array, net)
+    if i >= 5:
+        spec = eqx.tree_at(lambda m: m.layers[0], spec, jax.tree.map(lambda _: False, spec.layers[0]))
+    a, b = eqx.partition(net, spec)
+    net = eqx.combine(step(a, b, x), b)
+""", says="were removed: `trained.layers[0].weight`")
+plant("count_as_numpy_or_python", "weakly", NO, """
+@jax.jit
+def mean(x, n):
+    return x.sum() / n  
+x = data(8)
+for i in range(8):
+    mean(x, 8 if i % 2 else np.int32(8))  # LINE
+""", words="for `n`, which is a Python number and was an array of the same type when called at ")
+plant("ragged_token_lists", "lengthened", SHAPE, """
+@jax.jit
+def score(table, tokens):
+    return jnp.mean(table[jnp.stack(tokens)])  # LINE
+table = data(32)
+for prompt in "a quick", "brown foxes", "jump", "over", "the lazy dog":
+    score(table, [ord(c) % 32 for c in prompt])
+""")
+plant("rate_set_in_the_optimizer_state", "weak-type", SHAPE, """
+import optax
+tx = optax.inject_hyperparams(optax.sgd)(learning_rate=0.1)
+w, x = data(16, 4), data(8)
+@jax.jit
+def train_step(w, s, x):
+    g = jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+    u, s = tx.update(g, s, w)  # LINE
+    return optax.apply_updates(w, u), s
+s = tx.init(w)
+for i in range(12):
+    if i % 4 == 3:
+        s.hyperparams["learning_rate"] = 0.1 / (i + 1)
+    w, s = train_step(w, s, x)
+""", says="argument `s.hyperparams['learning_rate']` took an array, a Python number at ")
+plant("restored_step_count", "weakly", NO, """
+@jax.jit
+def train_step(s, x):
+    g = jax.grad(lambda w: jnp.mean((x @ w) ** 2))(s["w"])
+    return {"w": s["w"] - 0.1 / (1 + s["step"]) * g, "step": s["step"] + 1}
+s, x = {"w": data(16, 4), "step": jnp.zeros((), jnp.int32)}, data(8)
+for i in range(10):
+    if i == 6:
+        s = {"w": np.asarray(s["w"]), "step": int(s["step"])}
+    s = train_step(s, x)  # LINE
+""")
+plant("restored_to_a_device", "committed", POLICY, """
+@jax.jit
+def train_step(w, x):
+    return w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)  # LINE
+w, x = data(16, 4), data(8)
+for i in range(10):
+    if i == 6:
+        w = jax.device_put(np.asarray(w), jax.devices()[0])
+    w = train_step(w, x)
+""", says="argument `w` was not committed to a device, and is committed at ")
+plant("nnx_train_and_eval", "draws", BRANCH, """
+from flax import nnx
+class Net(nnx.Module):
+    def __init__(self, rngs):
+        self.inner, self.drop = nnx.Linear(16, 4, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)
+    def __call__(self, x):
+        return self.drop(nnx.relu(self.inner(x)))  # LINE
+@nnx.jit
+def forward(net, x):
+    return net(x).mean()
+net, x = Net(nnx.Rngs(0)), data(8)
+for i in range(9):
+    net.train() if i % 3 < 2 else net.eval()
+    forward(net, x)
+""")
+plant("loss_scale_in_a_static_field", "field", VALUE, """
+import dataclasses
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["w"], meta_fields=["scale"])
+@dataclasses.dataclass
+class State:
+    w: jax.Array
+    scale: float
+@jax.jit
+def train_step(state, x):
+    g = jax.grad(lambda w: state.scale * jnp.mean((x @ w) ** 2))(state.w)  # LINE
+    return dataclasses.replace(state, w=state.w - 0.1 * g / state.scale)
+state, x = State(data(16, 4), 8.0), data(8)
+for i in range(12):
+    if i % 4 == 3:
+        state = dataclasses.replace(state, scale=state.scale * 2)
+    state = train_step(state, x)
+""", says="static field `state.scale` took 8, 16, 32, 64 at ")
+healthy("optax_schedule", """
+import optax
+tx = optax.adam(optax.cosine_decay_schedule(0.1, 20))
+w, x = data(16, 4), data(8)
+@jax.jit
+def train_step(w, s, x):
+    g = jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+    u, s = tx.update(g, s, w)
+    return optax.apply_updates(w, u), s
+s = tx.init(w)
+for i in range(12):
+    w, s = train_step(w, s, x)
+""")
+healthy("flax_train_state", """
+import flax.linen as nn, optax
+from flax.training import train_state
+net, x = nn.Dense(4), data(8)
+state = train_state.TrainState.create(apply_fn=net.apply, params=net.init(jax.random.key(0), x), tx=optax.adamw(1e-3))
+@jax.jit
+def train_step(state, x):
+    l, g = jax.value_and_grad(lambda p: jnp.mean(state.apply_fn(p, x) ** 2))(state.params)
+    return state.apply_gradients(grads=g), l
+for i in range(12):
+    state, l = train_step(state, x)
+    if i % 4 == 3:
+        print(float(l))
+""")
+healthy("equinox_partitioned", """
+import equinox as eqx, optax
+net, x, tx = eqx.nn.MLP(16, 4, 8, 1, key=jax.random.key(0)), data(8), optax.adam(1e-3)
+arrays, rest = eqx.partition(net, eqx.is_array)
+s = tx.init(arrays)
+@jax.jit
+def step(arrays, s, x, key):
+    def loss(arrays):
+        return jnp.mean(jax.vmap(eqx.combine(arrays, rest))(x + jax.random.normal(key, x.shape)) ** 2)
+    u, s = tx.update(jax.grad(loss)(arrays), s, arrays)
+    return eqx.apply_updates(arrays, u), s
+key = jax.random.key(1)
+for i in range(10):
+    key, k = jax.random.split(key)
+    arrays, s = step(arrays, s, x, k)
+""")
+healthy("nnx_optimizer", """
+from flax import nnx
+import optax
+net, x = nnx.Linear(16, 4, rngs=nnx.Rngs(0)), data(8)
+opt = nnx.Optimizer(net, optax.adam(1e-3), wrt=nnx.Param)
+@nnx.jit
+def train_step(net, opt, x):
+    l, g = nnx.value_and_grad(lambda net: (net(x) ** 2).mean())(net)
+    opt.update(net, g)
+    return l
+for i in range(10):
+    train_step(net, opt, x)
+""")
+healthy("float64_of_numpy", """
+@jax.jit
+def step(w, x):
+    return w - 0.1 * (x @ w).mean()
+w = data(16, 4)
+for i in range(8):
+    w = step(w, rng.normal(size=(8, 16)) if i % 2 else data(8))
 """)

@@ -41,6 +41,7 @@ typedef struct {
     bool read_back;                                        /* for the caller: the host read `size` from the device */
     bool grown, carried;                                   /* SHAPE, for the caller: see lane/contract.c */
     bool returned, resulting;                              /* DTYPE, the same */
+    bool committed;                                        /* SHARDING: of a program for one device */
     int64_t size;                                          /* SHAPE: the new size; 0: none, or several */
     uint64_t reads; /* of an op: XL_DIFF_ARG of each argument that it depends on, or meets in the next op that computes
                        something */

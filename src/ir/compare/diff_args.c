@@ -132,6 +132,18 @@ static xl_str sharding_words(xl_differ *d, const xl_attr *a)
     return words;
 }
 
+/* Compiled for one device. */
+static bool one_device(const xl_differ *d, const xl_module *m)
+{
+    static const char *const count[] = { "mhlo.num_partitions", "mhlo.num_replicas" };
+    for (size_t i = 0; i < sizeof count / sizeof *count; i++) {
+        const xl_attr *n = xl_dict_get(m->extra, xl_str_of(count[i]));
+        if (!n || !xl_str_is(xl_say_attr(d->arena, n), "1"))
+            return false;
+    }
+    return true;
+}
+
 void xl_diff_arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr *after)
 {
     xl_diff_of_arg *c = ctx;
@@ -159,7 +171,11 @@ void xl_diff_arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_att
         bool split = xl_str_ends(key, XL_STR(".sharding"));
         x.before = split ? sharding_words(d, before) : xl_say_attr(d->arena, before);
         x.after = split ? sharding_words(d, after) : xl_say_attr(d->arena, after);
-        if (split && xl_str_eq(x.before, x.after)) /* what differs has no words */
+        x.committed = split && arg && !before != !after && one_device(d, d->a) && one_device(d, d->b);
+        if (x.committed) /* JAX writes a sharding for an array that jax.device_put placed */
+            x.text = xl_strf(d->arena, "%.*s was %scommitted to a device, and is %s", XL_FMT(who),
+                             before ? "" : "not ", after ? "committed" : "not");
+        else if (split && xl_str_eq(x.before, x.after)) /* what differs has no words */
             x.text = xl_strf(d->arena, "%.*s is %.*s in another way", XL_FMT(who), XL_FMT(x.after));
         else if (split)
             x.text = xl_strf(d->arena, "%.*s was %.*s, and is %.*s", XL_FMT(who), XL_FMT(x.before), XL_FMT(x.after));
@@ -443,6 +459,35 @@ static void pair_by_graph(xl_differ *d, const xl_func *fa, const xl_func *fb, in
             }
 }
 
+/* "trained" of "trained.layers[0].weight". */
+static xl_str root_of(xl_str name)
+{
+    size_t n = 0;
+    while (n < name.n && name.p[n] != '.' && name.p[n] != '[')
+        n++;
+    return (xl_str){ name.p, n };
+}
+
+static uint32_t count_root(const xl_func *f, xl_str root)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < xl_diff_nargs(f); i++)
+        n += xl_str_eq(root_of(xl_diff_arg_name(f, i)), root);
+    return n;
+}
+
+/* One argument of the function has fewer arrays, and another one more: these are others, and not the same renamed. */
+static bool moved_between(const xl_func *fa, const xl_func *fb, const int32_t *by_name)
+{
+    for (uint32_t i = 0; i < xl_diff_nargs(fa); i++) {
+        xl_str root = root_of(xl_diff_arg_name(fa, i));
+        uint32_t n = by_name[i] < 0 ? count_root(fb, root) : 0;
+        if (n && n != count_root(fa, root))
+            return true;
+    }
+    return false;
+}
+
 /* Fills to[] (per argument of a: index in b or -1) and notes what differs. */
 void xl_diff_args(xl_differ *d, const xl_func *fa, const xl_func *fb, int32_t *to)
 {
@@ -467,9 +512,10 @@ void xl_diff_args(xl_differ *d, const xl_func *fa, const xl_func *fb, int32_t *t
             moved += by_name[i] >= 0 && by_name[i] != (int32_t)i;
         }
         /* Names that changed with nothing else are renames: then position counts. */
-        if (na != nb || moved)
+        bool others = na != nb || (na <= 512 && moved_between(fa, fb, by_name));
+        if (others || moved)
             memcpy(to, by_name, na * sizeof *to);
-        if (na == nb && moved) {
+        if (!others && moved) {
             renamed(d, fa, fb, to);
             xl_diff x = { .kind = XL_DIFF_ORDER, .arg = -1, .dim = -1 };
             xl_buf before = { 0 }, after = { 0 };

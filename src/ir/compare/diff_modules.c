@@ -71,6 +71,7 @@ static void results(xl_differ *d, const xl_func *fa, const xl_func *fb)
                       .arg = -1,
                       .dim = -1,
                       .follows = true,
+                      .at_call = true,
                       .before = xl_strf(d->arena, "%u", na),
                       .after = xl_strf(d->arena, "%u", nb) };
         x.text = xl_strf(d->arena, "the number of results changed from %u to %u", na, nb);
@@ -107,6 +108,40 @@ static bool beside_new_ops(const xl_differ *d, const xl_diff *x)
             return true;
     }
     return false;
+}
+
+/* How often a constant of one number reads so, in a region and those inside it. */
+static uint32_t count_constant(xl_arena *arena, const xl_region *r, xl_str words)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; r && i < r->nop; i++) {
+        const xl_op *op = r->op[i];
+        bool one = op->code == XL_OP_CONSTANT && (op->attr[0]->splat || !op->attr[0]->type->rank);
+        n += one && xl_str_eq(xl_say_attr(arena, op->attr[0]), words);
+        for (uint32_t k = 0; k < op->nregion; k++)
+            n += count_constant(arena, op->region[k], words);
+    }
+    return n;
+}
+
+/* A number that both programs have as often, on a line where ops came or went with others: two readers were paired
+ * wrongly. */
+static bool still_there(const xl_differ *d, const xl_diff *x)
+{
+    bool beside = false;
+    uint32_t was[2] = { 0 }, is[2] = { 0 };
+    for (uint32_t i = 0; i < d->n && x->kind == XL_DIFF_CONSTANT && !x->part.n && x->line; i++) {
+        const xl_diff *y = &d->list[i];
+        beside |= y->kind == XL_DIFF_OP && y->ops && y->line <= x->line && x->line <= y->last &&
+                  xl_str_eq(y->file, x->file);
+    }
+    for (uint32_t side = 0; side < 2 && beside; side++) {
+        for (uint32_t f = 0; f < d->a->nfunc; f++)
+            was[side] += count_constant(d->arena, d->a->func[f]->body, side ? x->after : x->before);
+        for (uint32_t f = 0; f < d->b->nfunc; f++)
+            is[side] += count_constant(d->arena, d->b->func[f]->body, side ? x->after : x->before);
+    }
+    return beside && was[0] && is[1] && (is[0] >= was[0] || was[1] >= is[1]);
 }
 
 /* An op was marked by its lines, a key as such; that counts only where something is there to follow from. */
@@ -151,7 +186,7 @@ static void consequences(xl_differ *d)
             x->follows = from != XL_DIFF_NUMBER;
             x->perhaps = from == XL_DIFF_AS_SIZE;
         }
-        if (!(x->kind == XL_DIFF_OP && x->follows && same))
+        if (!(x->kind == XL_DIFF_OP && x->follows && same) && !still_there(d, x))
             d->list[kept++] = *x;
     }
     d->n = kept;
