@@ -161,8 +161,9 @@ void xl_weak_find(xl_arena *a, const xl_module *before, const xl_module *after, 
     memcpy(d + at + n, v->diff + at, (v->ndiff - at) * sizeof *d);
     v->diff = d;
     v->ndiff += n;
+    bool same = same_work && !xl_call_values(a, v->call_before, v->call_after).n; /* which chose no other code */
     for (uint32_t i = at + n; i < v->ndiff; i++) {
-        bool moved = same_work && (d[i].makes || !d[i].ops) && !d[i].part.n; /* converted earlier, or later */
+        bool moved = same && (d[i].makes || !d[i].ops) && !d[i].part.n; /* converted earlier, or later */
         bool form = (d[i].kind == XL_DIFF_OP && (d[i].forms || moved)) || d[i].kind == XL_DIFF_DTYPE || d[i].recast;
         d[i].follows |= d[i].arg < 0 && form && d[i].reads & weak;
     }

@@ -1229,6 +1229,15 @@ for i in range(12):
         state = dataclasses.replace(state, scale=state.scale * 2)
     state = train_step(state, x)
 """, says="static field `state.scale` took 8, 16, 32, 64 at ")
+plant("weak_type_and_branch", "weak-type", ("yes", "no", "yes", "no"), """
+@functools.partial(jax.jit, static_argnums=2)
+def step(w, rate, flip):
+    a, b = w * rate, jnp.sin(w)
+    return a - b if flip else b - a  # LINE
+w = data(16).astype(jnp.bfloat16)
+for i in range(8):
+    step(w, 0.1 if i < 4 else np.float32(0.1), i >= 4)
+""", says="(static argument `flip` changed from False to True)")
 healthy("optax_schedule", """
 import optax
 tx = optax.adam(optax.cosine_decay_schedule(0.1, 20))

@@ -479,6 +479,67 @@ TEST(another_number_of_devices)
     one(DEVICES("2"), DEVICES("4"), XL_DIFF_SHARDING, "the program's mhlo.num_partitions: 2 -> 4");
 }
 
+TEST(an_array_that_was_committed_to_the_one_device)
+{
+#define PLACED(n, attr)                                                                                                \
+    "module @m attributes {mhlo.num_partitions = " n " : i32, mhlo.num_replicas = 1 : i32} {\n" MAIN(                  \
+        "%a: tensor<4xf32> " attr " loc(\"w\")", "return %a : tensor<4xf32>") "}\n"
+#define WHERE "{mhlo.sharding = \"{replicated}\"}"
+    one(PLACED("1", ""), PLACED("1", WHERE), XL_DIFF_SHARDING,
+        "argument `w` was not committed to a device, and is committed");
+    one(PLACED("1", WHERE), PLACED("1", ""), XL_DIFF_SHARDING,
+        "argument `w` was committed to a device, and is not");
+    one(PLACED("2", ""), PLACED("2", WHERE), XL_DIFF_SHARDING, "argument `w` was not sharded, and is replicated");
+}
+
+/* A layer that is frozen: its arrays come with another argument. Those of a tree whose keys changed are the same. */
+#define TWO(x, y)                                                                                                      \
+    "%a: tensor<4xf32> loc(\"" x "\"), %b: tensor<4xf32> loc(\"" y "\"), %c: tensor<4xf32> loc(\"rest[1]\")"
+#define SUM                                                                                                            \
+    "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n%1 = stablehlo.add %0, %c : tensor<4xf32>\n"                      \
+    "return %1 : tensor<4xf32>"
+
+static void moved(const char *a, const char *b, uint32_t args, uint32_t order)
+{
+    uint32_t n;
+    xl_diff *d = differ(a, b, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        args -= d[i].kind == XL_DIFF_ARGS && !d[i].follows;
+        order -= d[i].kind == XL_DIFF_ORDER;
+    }
+    CHECK_INT(args, 0);
+    CHECK_INT(order, 0);
+}
+
+TEST(arrays_that_moved_from_one_argument_to_another)
+{
+    moved(MAIN(TWO("trained[0]", "trained[1]"), SUM), MAIN(TWO("trained[1]", "rest[0]"), "return %a : tensor<4xf32>"),
+          2, 0);
+    moved(MAIN(TWO("p['a']", "p['b']"), SUM), MAIN(TWO("p['b']", "p['c']"), "return %a : tensor<4xf32>"), 0, 1);
+}
+
+/* Momentum brings a factor of its own to the line that has the rate: the rate is as it was. */
+#define UPDATE(args, ops, x)                                                                                           \
+    MAIN("%a: tensor<4xf32>" args, "%k = stablehlo.constant dense<-0.1> : tensor<4xf32>\n" ops                         \
+                                   "%0 = stablehlo.multiply " x ", %k : tensor<4xf32> loc(#c)\n"                       \
+                                   "return %0 : tensor<4xf32> loc(\"t.py\":11:1)")                                     \
+    "#c = loc(\"t.py\":7:1)\n"
+
+TEST(a_number_that_both_programs_have_did_not_change)
+{
+    uint32_t n, added = 0;
+    const char *plain = UPDATE("", "", "%a");
+    xl_diff *d = differ(plain,
+                        UPDATE(", %m: tensor<4xf32>", "%f = stablehlo.constant dense<0.9> : tensor<4xf32>\n"
+                                                      "%d = stablehlo.multiply %m, %f : tensor<4xf32> loc(#c)\n"
+                                                      "%s = stablehlo.add %d, %a : tensor<4xf32> loc(#c)\n", "%s"), &n);
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(d[i].kind != XL_DIFF_CONSTANT);
+        added += d[i].kind == XL_DIFF_ARGS;
+    }
+    CHECK_INT(added, 1);
+}
+
 /* A constant of another length is a size, one of another dtype comes with the ops that read it. */
 #define TABLE(type, values)                                                                                            \
     "func.func public @main(%a: tensor<4xf32>) -> tensor<" type "> {\n"                                                \
