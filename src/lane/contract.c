@@ -26,8 +26,8 @@ typedef struct record {
     uint32_t nop;
     uint64_t *line;                                        /* of its ops, sorted */
     uint32_t nline;
-    uint64_t cast; /* as bits: the dtypes that its arguments changed to */
-    xl_str caster;                                         /* the first of those arguments, in words */
+    xl_str caster;                                         /* the first argument that changed its dtype, in words */
+    xl_dtype cast;                                         /* and to which */
     bool helper;
 } record;
 
@@ -827,17 +827,17 @@ static void find_returned(xl_arena *a, const record *best, record *now, xl_verdi
         d->returned = then.results > then.args;
         if (!typed)
             continue;
-        uint64_t to = UINT64_C(1) << xl_value_type(f, f->body->arg[d->arg])->dtype;
-        d->resulting = d->returned && now->site.runs == best->site.runs + 1 && best->cast & to;
+        xl_dtype to = xl_value_type(f, f->body->arg[d->arg])->dtype;
+        d->resulting = d->returned && now->site.runs == best->site.runs + 1 && best->caster.n && best->cast == to;
         if (d->resulting)
             d->text = xl_strf(a, "%.*s; the call before returned it so, since %.*s had changed its dtype",
                               XL_FMT(d->text), XL_FMT(best->caster));
-        if (!d->returned || d->resulting)
-            now->cast |= to;
-        if (now->cast && !now->caster.n)
-            now->caster = d->resulting ? xl_str_dup(&now->arena, best->caster)
-                          : d->name.n  ? xl_say_argument(&now->arena, d->name)
-                                       : xl_strf(&now->arena, "argument %d", d->arg);
+        if (now->caster.n || (d->returned && !d->resulting))
+            continue;
+        now->cast = to;
+        now->caster = d->resulting ? xl_str_dup(&now->arena, best->caster)
+                      : d->name.n  ? xl_say_argument(&now->arena, d->name)
+                                   : xl_strf(&now->arena, "argument %d", d->arg);
     }
 }
 

@@ -61,11 +61,13 @@ static const xl_cause *finer(xl_str reason, xl_str what, sized s)
 /* By what of the call or the program it is. */
 static const xl_cause *part_cause(xl_str what, xl_str part)
 {
-    static const struct { const char *what, *head, *word;
-    } row[] = {
-        { "constant", "static field `", "field" },     { "constant", "static argument `", "static" },
-        { "constant", "argument `", "filtered" },      { "constant", "the length of `", "collected" },
-        { "constant", "the shape of `", "collected" }, { "args", "elements of argument ", "lengthened" },
+    static const struct { const char *what, *head, *word; } row[] = {
+        { "constant", "static argument `", "static" },
+        { "constant", "static field `", "field" },
+        { "constant", "argument `", "filtered" },
+        { "constant", "the length of `", "collected" },
+        { "constant", "the shape of `", "collected" },
+        { "args", "elements of argument ", "lengthened" },
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         if (xl_str_is(what, row[i].what) && xl_str_starts(part, xl_str_of(row[i].head)))
