@@ -1032,7 +1032,7 @@ def _():
         assert ("traced again for `batch`, which is a list and was a tuple when" in shown) == named, shown
         assert ("pass the same structure in every call" in shown) == named, shown
         assert "make the jitted function once" not in shown, shown
-    shown = xlane("explain", python("tree_field", """
+    text = """
 import dataclasses, functools, jax, jax.numpy as jnp
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["w"], meta_fields=["turn"])
 @dataclasses.dataclass
@@ -1041,13 +1041,22 @@ class Model:
     turn: int
 @jax.jit
 def step(model, x):
-    return Model(model.w + x, model.turn + 1)
-model = Model(jnp.ones(4), 0)
+    return dataclasses.replace(model, w=model.w + x)
 for i in range(12):
-    model = step(model, model.w)
-""")[0])
-    assert "for `model`, which has another structure or another static field when called" in shown, shown
-    assert "make the jitted function once" not in shown and "which is a" not in shown, shown
+    model = Model(jnp.ones(4), TURN)
+    step(model, model.w)
+"""
+    inside = text.replace("(model, x)", "(models, x)").replace("    return",
+        "    model, = models\n    return").replace("step(model,", "step([model],")
+    for name, text, turn, said in (("tree_field", text, "i", "static field `model.turn`, which has another value"),
+                                   ("tree_made", text, "lambda: i",
+                                    "static field `model.turn`, which is another function"),
+                                   ("tree_inside", inside, "i",
+                                    "`models`, which has another structure or another static field")):
+        shown = xlane("explain", python(name, text.replace("TURN", turn))[0])
+        assert "traced again for %s when called" % said in shown, shown
+        assert "make the jitted function once" not in shown and "which is a " not in shown, shown
+    assert "compiled once" in xlane("explain", python("tree_fixed", text.replace("TURN", "3"))[0])
 
 
 @check("W3_a_run_that_ended_in_an_error_before_a_step_is_not_told_to_jit")
