@@ -233,14 +233,27 @@ def no_checkpoint_that_can_be_read_is_an_error_that_names_them():
     run, _ = train("train.steps=20", "train.save_every=10", "runs=none")
     for c in ckpts(run):
         damage(c, random.Random(4), "flip")
-    for verb in ("resume", "eval"):
-        p = xlane(verb, "--quiet", run, code=1) if verb == "resume" else xlane(verb, run, code=1)
+    remedy = "\nput one of them back from a copy, or begin the run again at step 0 with: xlane resume --from-scratch "
+    for words in (["resume", "--quiet"], ["eval"], ["sample"]):
+        p = xlane(*words, run, code=1)
         assert "step 10" in p.stderr and "step 20" in p.stderr and "damaged" in p.stderr, p.stderr
-    assert "--from-scratch" in xlane("resume", "--quiet", run, code=1).stderr
+        assert remedy in p.stderr, p.stderr
+    said = xlane("checkpoint", "verify", run, code=1).stdout
+    assert "none of them can be read: " + remedy[1:] in said and "newest whole one" not in said, said
     p = xlane("resume", "--quiet", "--from-scratch", run)
     assert "begins again at step 0" in p.stderr and rows(run) == list(range(1, 21)), p.stderr
+    damage(ckpts(run)[0], random.Random(4), "flip")        # of two one is whole
+    said = xlane("checkpoint", "verify", run, code=1).stdout
+    assert "; 1 bad; `xlane resume` takes the newest whole one" in said and "--from-scratch" not in said, said
     shutil.rmtree(os.path.join(run, "checkpoints"))
-    assert "are gone" in xlane("resume", "--quiet", run, code=1).stderr
+    for words in (["resume", "--quiet"], ["eval"], ["sample"], ["checkpoint", "verify"]):
+        p = xlane(*words, run, code=1)
+        assert "had are gone" in p.stdout + p.stderr and remedy[1:] in p.stdout + p.stderr, p
+        assert "one at its end" not in p.stdout + p.stderr, p
+    os.unlink(os.path.join(run, "events.jsonl"))           # as far as the record goes, none was saved
+    for words in (["eval"], ["sample"], ["checkpoint", "verify"]):
+        p = xlane(*words, run, code=1)
+        assert "one at its end" in p.stdout + p.stderr and "--from-scratch" not in p.stdout + p.stderr, p
 
 
 @check

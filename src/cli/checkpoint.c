@@ -1,8 +1,8 @@
 /* xlane checkpoint: are the checkpoints of a run whole? */
 #include "base/file.h"
-#include "base/word.h"
 #include "cli/cli.h"
 #include "lane/run.h"
+#include "lane/trained.h"
 #include "train/ckpt.h"
 
 static xl_error *checkpoint(const xl_cli *cli, int argc, char **argv)
@@ -17,7 +17,7 @@ static xl_error *checkpoint(const xl_cli *cli, int argc, char **argv)
     XL_DO(xl_run_find_trained(cli->arena, argv[1], &dir));
     if (!xl_run_trained(cli->arena, dir))
         return XL_ERR(NOT_FOUND, "%s is not of a training run, so it has no checkpoints; `xlane train` makes one", dir);
-    char *folder = xl_path_join(cli->arena, dir, "checkpoints");
+    const char *folder = xl_ckpt_folder(cli->arena, dir);
     XL_DO(xl_ckpt_list(cli->arena, folder, &all, &n));
     for (size_t i = 0; i < n; i++)
         bad += all[i].bad != NULL;
@@ -45,12 +45,16 @@ static xl_error *checkpoint(const xl_cli *cli, int argc, char **argv)
                           all[i].bad ? "BAD: " : "whole",
                           all[i].bad         ? all[i].bad
                           : all[i].committed ? ""
-                                             : ", but not committed: the process ended before its marker was written");
+                                             : ", but not committed: its marker (.ok) is missing; resume can use it");
+        bool gone = !n && xl_trained_saved(cli->arena, dir);
         xl_buf_printf(&b, "%zu checkpoint%s in %s; %zu bad%s\n", n, n == 1 ? "" : "s", folder, bad,
-                      bad ? "; `xlane resume` takes the newest whole one" : "");
-        if (!n)
-            xl_buf_printf(&b, "none was saved yet: `xlane resume %s` trains on and saves one at its end\n",
-                          xl_word_of(cli->arena, dir));
+                      bad && bad < n ? "; `xlane resume` takes the newest whole one" : "");
+        if (bad == n)                                      /* or there is none */
+            xl_buf_printf(&b, "%s: %s\n",
+                          n      ? "none of them can be read"
+                          : gone ? "those that the run had are gone"
+                                 : "none was saved yet",
+                          xl_ckpt_remedy(cli->arena, dir, n || gone));
     }
     if (bad || !n)
         xl_cli_exit(cli, XL_EXIT_FAILED);

@@ -275,7 +275,7 @@ static xl_error *supervise(const xl_cli *cli, const xl_config *c, const char *gi
         xl_buf_add(&texts, t.p, t.n);
         xl_buf_str(&texts, xl_buf_view(&words));
         xl_failure f = xl_retry_classify(0, xl_buf_view(&texts), phase);
-        xl_error_free(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, &at, NULL));
+        xl_error_free(xl_ckpt_newest(a, dir, &path, &at, NULL));
         bool once_more = xl_restart(&again, opt.restarts, &f, at, &then);
         xl_restart_tell(run, &again, &f, at, then);
         if (!once_more)

@@ -89,6 +89,17 @@ xl_trained xl_trained_read(xl_arena *a, const char *dir)
     return t;
 }
 
+bool xl_trained_saved(xl_arena *a, const char *dir)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    bool saved = false;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n && !saved; i++)
+        saved = xl_node_is(e[i], "event", "checkpoint");
+    return saved;
+}
+
 void xl_trained_say(const xl_trained *t, xl_buf *b)
 {
     xl_buf_printf(b, "Steps: %llu of xlane train, the last is step %.0f; loss %.4f -> %.4f\n",

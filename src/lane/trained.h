@@ -20,6 +20,7 @@ typedef struct {
 
 /* The numbers live in the arena; steps is 0 where there is no row. */
 xl_trained xl_trained_read(xl_arena *a, const char *dir);
+bool xl_trained_saved(xl_arena *a, const char *dir);       /* its events tell of a checkpoint */
 void xl_trained_say(const xl_trained *t, xl_buf *b);       /* several lines, for people */
 void xl_trained_put(const xl_trained *t, xl_json *j);      /* a map */
 

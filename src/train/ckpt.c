@@ -12,6 +12,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/word.h"
+#include "lane/trained.h"
 #include "train/safetensors.h"
 
 xl_str xl_state_name(xl_arena *a, const xl_trainer *t, uint32_t i)
@@ -619,12 +621,26 @@ xl_error *xl_ckpt_list(xl_arena *a, const char *dir, xl_ckpt_info **out, size_t 
     return err;
 }
 
-xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *step, xl_buf *passed)
+const char *xl_ckpt_folder(xl_arena *a, const char *dir) { return xl_path_join(a, dir, "checkpoints"); }
+
+const char *xl_ckpt_remedy(xl_arena *a, const char *dir, bool lost)
+{
+    const char *run = xl_word_of(a, dir);
+    return lost ? xl_strf(a,
+                          "put one of them back from a copy, or begin the run again at step 0 with: "
+                          "xlane resume --from-scratch %s",
+                          run)
+                      .p
+                : xl_strf(a, "`xlane resume %s` trains on and saves one at its end", run).p;
+}
+
+xl_error *xl_ckpt_newest(xl_arena *a, const char *run, char **path, int64_t *step, xl_buf *passed)
 {
     xl_error *err = NULL;
     xl_ckpt_info *all;
     xl_buf why = { 0 };
     size_t n, i;
+    const char *dir = xl_ckpt_folder(a, run);
     *path = NULL;
     *step = 0;
     XL_DO(names_of(a, dir, &all, &n));
@@ -643,9 +659,28 @@ xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *ste
         XL_LOG(WARN, "passed over: %.*s", XL_FMT(xl_str_trim(xl_buf_view(&why))));
     if (n && !*path)
         err = XL_ERR(DATA_LOSS, "no checkpoint in %s can be read:\n%.*s", dir, XL_FMT(xl_str_trim(xl_buf_view(&why))));
+    else if (!n && xl_trained_saved(a, run))
+        err = XL_ERR(DATA_LOSS, "the checkpoints that %s had are gone", run);
 out:
     xl_buf_fini(&why);
     return err;
+}
+
+xl_error *xl_ckpt_lost(xl_arena *a, const char *dir, xl_error *err)
+{
+    if (xl_error_code(err) != XL_CODE_DATA_LOSS)
+        return err;
+    xl_error *more = XL_ERR(DATA_LOSS, "%s\n%s", xl_error_message(err), xl_ckpt_remedy(a, dir, true));
+    xl_error_free(err);
+    return more;
+}
+
+xl_error *xl_ckpt_needed(xl_arena *a, const char *dir, char **path, int64_t *step)
+{
+    xl_error *err = xl_ckpt_newest(a, dir, path, step, NULL);
+    if (!err && !*path)
+        return XL_ERR(NOT_FOUND, "%s has no checkpoint yet; %s", dir, xl_ckpt_remedy(a, dir, false));
+    return xl_ckpt_lost(a, dir, err);
 }
 
 /* ---- in the background ------------------------------------------------------------------------------------------- */

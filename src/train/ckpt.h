@@ -47,8 +47,16 @@ typedef struct {
 } xl_ckpt_info;
 /* All checkpoints of a folder, the oldest first, each read in full. A marker without its file counts as missing. */
 xl_error *xl_ckpt_list(xl_arena *a, const char *dir, xl_ckpt_info **out, size_t *n) XL_MUST_USE;
-/* The newest intact checkpoint; NULL if there never was one. Newer damaged ones are listed in `passed` (may be NULL), a
- * line each. If there are checkpoints and none is intact: DATA_LOSS, which names them. */
+/* The newest intact checkpoint of the run in `dir`; NULL if it never saved one. Newer damaged ones are listed in
+ * `passed` (may be NULL: they are logged), a line each. If the run has or had some and none is intact: DATA_LOSS, which
+ * names them. */
 xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *step, xl_buf *passed) XL_MUST_USE;
+/* That error with what to do in a line of its own; others as they are. */
+xl_error *xl_ckpt_lost(xl_arena *a, const char *dir, xl_error *err) XL_MUST_USE;
+/* For a command that cannot do without: none is an error too, and each ends with xl_ckpt_remedy. */
+xl_error *xl_ckpt_needed(xl_arena *a, const char *dir, char **path, int64_t *step) XL_MUST_USE;
+const char *xl_ckpt_folder(xl_arena *a, const char *dir);     /* of the run in `dir` */
+/* What to do with a run that has lost its checkpoints (`lost`), or has not saved one yet. */
+const char *xl_ckpt_remedy(xl_arena *a, const char *dir, bool lost);
 
 #endif

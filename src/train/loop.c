@@ -674,18 +674,6 @@ static void check_data(loop *l, const char *dir)
     xl_event_end(l->run, &e);
 }
 
-/* A run whose events tell of a checkpoint had one. */
-static bool had_checkpoint(loop *l, const char *dir)
-{
-    xl_node **e = NULL;
-    size_t n = 0;
-    bool had = false;
-    xl_error_free(xl_run_events(l->a, dir, &e, &n));
-    for (size_t i = 0; i < n && !had; i++)
-        had = xl_node_get(e[i], "event") && xl_str_is(xl_node_get(e[i], "event")->s, "checkpoint");
-    return had;
-}
-
 /* The one that the first rank has found whole: all begin at the same. */
 static xl_error *told_checkpoint(loop *l, char **path, int64_t *at)
 {
@@ -700,15 +688,12 @@ static xl_error *told_checkpoint(loop *l, char **path, int64_t *at)
 }
 
 /* The newest whole checkpoint of a run that is resumed; *path NULL: begin at step 0, which has been said. */
-static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bool from_scratch, bool fresh,
-                                 char **path, int64_t *at)
+static xl_error *find_checkpoint(loop *l, const char *dir, bool from_scratch, bool fresh, char **path, int64_t *at)
 {
     xl_buf passed = { 0 };
     if (!l->leads)
         return told_checkpoint(l, path, at);
-    xl_error *err = xl_ckpt_newest(l->a, ckpts, path, at, &passed);
-    if (!err && !*path && had_checkpoint(l, dir))
-        err = XL_ERR(DATA_LOSS, "the checkpoints that %s had are gone", dir);
+    xl_error *err = xl_ckpt_newest(l->a, dir, path, at, &passed);
     if (passed.n) {
         note_text(l, "checkpoint_damaged", "error", passed.p);
         if (!err)
@@ -718,14 +703,8 @@ static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bo
         fprintf(l->say, "%s\n--from-scratch was given: the run begins again at step 0\n", xl_error_message(err));
         xl_error_free(err);
         err = NULL;
-    } else if (err && xl_error_code(err) == XL_CODE_DATA_LOSS) {
-        xl_error *more = XL_ERR(
-            DATA_LOSS,
-            "%s\n"
-            "put one of them back from a copy, or begin the run again at step 0 with: xlane resume --from-scratch %s",
-            xl_error_message(err), xl_word_of(l->a, dir));
-        xl_error_free(err);
-        err = more;
+    } else if (xl_error_code(err) == XL_CODE_DATA_LOSS) {
+        err = xl_ckpt_lost(l->a, dir, err);
     } else if (!err && !*path && !fresh) {
         fprintf(l->say, "%s has no checkpoint yet: it begins at step 0\n", dir);
     }
@@ -919,7 +898,7 @@ static xl_error *restore(loop *l, const xl_loop_opts *opts, const char *dir)
     char *ckpts = xl_path_join(l->a, dir, "checkpoints"), *from = NULL;
     int64_t at = 0;
     if (opts->dir)
-        XL_DO(find_checkpoint(l, dir, ckpts, opts->from_scratch, opts->fresh, &from, &at));
+        XL_DO(find_checkpoint(l, dir, opts->from_scratch, opts->fresh, &from, &at));
     if (from) {
         xl_progress where;
         XL_TRY(xl_ckpt_load(l->s.t, from, &where), "resuming");
@@ -1221,12 +1200,7 @@ xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double
     xl_error *err = NULL;
     xl_setup s = { 0 };
     char *path;
-    XL_DO(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, step, NULL));
-    if (!path) {
-        err = XL_ERR(NOT_FOUND, "%s has no checkpoint; `xlane resume %s` trains on and saves one at its end", dir,
-                     xl_word_of(a, dir));
-        goto out;
-    }
+    XL_DO(xl_ckpt_needed(a, dir, &path, step));
     int64_t one = c->data.time;
     XL_DO(xl_setup_device(c, &s));
     XL_DO(xl_setup_graphs(c, c->data.nbucket ? c->data.buckets : &one, c->data.nbucket ? c->data.nbucket : 1,

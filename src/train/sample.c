@@ -232,11 +232,7 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *config, const char *dir,
     m.logits = xl_new(a, float, (size_t)m.V);
     choice *order = xl_new(a, choice, (size_t)m.V);
     uint64_t seed = o->seed;
-    XL_DO(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, &step, NULL));
-    if (!path) {
-        err = XL_ERR(NOT_FOUND, "%s has no checkpoint that can be read", dir);
-        goto out;
-    }
+    XL_DO(xl_ckpt_needed(a, dir, &path, &step));
     m.s.small = true;
     XL_DO(xl_setup_graphs(&c, &m.T, 1, 1, &m.s));
     XL_DO(xl_setup_device(&c, &m.s));
