@@ -187,6 +187,7 @@ check("every_row_has_its_remedy", len(rows) >= 39 and all(r["remedy"] and r["how
                                                           in rows), rows)
 text = {r["name"]: r["remedy"] for r in rows}
 for row, words in (("adamw_scalars", "capturable=True"), ("adamw_scalars", "foreach=False"),
+                   ("optax_rate", "inject_hyperparams("),
                    ("lazy_eager", "torch.compile("), ("resume_placement", "load_state_dict(state, assign=False)"),
                    ("resume_placement", "copy_("), ("scan", "scan_layers(layers, x)"), ("scan",
                        "is_layer_pure"), ("scan", "Pallas"), ("pin_layout", "pin_layout=False"),

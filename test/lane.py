@@ -487,6 +487,12 @@ def _():
         assert said in p.stderr if named else "embedded device shows" not in p.stderr, p.stderr
 
 
+def rows_of(folder):
+    """The rows of the matrix for a run."""
+    return {r["name"]: r for r in json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json",
+                                                   status=None).stdout)}
+
+
 @checked("X2_every_row_of_the_matrix_runs")
 def _():
     rows = json.loads(xlane("matrix", "list", "--json").stdout)
@@ -537,9 +543,60 @@ def _():
     assert all(r["text"] for r in broken.values()), broken
     bad = script("again.py", "import jax, jax.numpy as jnp\nfor k in range(3):\n    f = jax.jit(lambda x: jnp.sin(x) * (k + 1.5) + jnp.cos(x) * x)\n    print(f(jnp.ones(4))[0])\n")
     _, folder = run("again", forked(), bad, args=("--profile", "cpu"))
-    got = {r["name"]: r for r in json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json",
-                                                  status=1).stdout)}
-    assert got["adamw_scalars"]["state"] == "affected", got["adamw_scalars"]
+    got = rows_of(folder)                                  # a constant, and neither torch nor an optimizer
+    assert got["adamw_scalars"]["state"] == "not here" and got["optax_rate"]["state"] == "clear", got
+    events = os.path.join(folder, "events.jsonl")
+    with open(events) as f:
+        old = f.read()
+    assert '"reason":"constant"' in old and '"module":"jit__lambda"' in old, old
+    with open(events, "w") as f:
+        f.write(old.replace('"module":"jit__lambda"', '"module":"SyncTensorsGraph.9"'))
+    got = rows_of(folder)
+    assert got["adamw_scalars"]["state"] == "affected" and "SyncTensorsGraph.9 was" in got["adamw_scalars"]["text"], got
+
+
+ANEW = """
+import jax, jax.numpy as jnp
+for i in range(12):
+    f = jax.jit(lambda x: jnp.sin(x) @ x + jnp.cos(x))
+    print(float(f(jnp.ones((4, 4))).sum()))
+"""
+UNREAD = """
+import equinox as eqx, jax.numpy as jnp
+@eqx.filter_jit
+def step(x, n):
+    return jnp.sin(x) @ x
+for i in range(12):
+    step(jnp.ones((4, 4)), i)
+"""
+RATE = """
+import jax, jax.numpy as jnp, optax
+w = jnp.ones((8, 8))
+for rate in 0.1, 0.05, 0.02:
+    tx = optax.%s
+    @jax.jit
+    def step(w, s):
+        u, s = tx.update(jnp.sin(w), s, w)
+        return optax.apply_updates(w, u), s
+    w, s = step(w, tx.init(w))
+"""
+
+
+@checked("X2_a_row_looks_at_evidence_of_its_own_kind")
+def _():
+    cache = ("--cache", os.path.join(TMP, "matrixcache"))
+    for name, text, words, row, state, said in (
+        ("anew", ANEW, cache, "compiled_twice", "clear", "11 times one was traced again and loaded"),
+        ("anew-uncached", ANEW, ("--cache", "off"), "compiled_twice", "affected",
+         "jit__lambda was compiled 12 times: the same program, traced again when called at "),
+        ("unread", UNREAD, ("--cache", "off"), "compiled_twice", "clear", "11 times with a cause that"),
+        ("rate", RATE % "sgd(rate)", cache, "optax_rate", "affected", "jit_step: constant -0.1 -> -0.05"),
+        ("schedule", RATE % "inject_hyperparams(optax.sgd)(learning_rate=rate)", cache, "optax_rate", "clear",
+         "no compile")):
+        _, folder = run(name, forked(), script(name + ".py", text), args=("--profile", "cpu", *words))
+        got = rows_of(folder)
+        assert got[row]["state"] == state and said in got[row]["text"], (name, got[row])
+        assert "nothing differed" not in str(got) and got["adamw_scalars"]["state"] == "not here", got
 
 
 shutil.rmtree(TMP, ignore_errors=True)

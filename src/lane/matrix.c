@@ -19,6 +19,7 @@
 #include "lane/run.h"
 #include "lane/stack.h"
 #include "lane/upgrade.h"
+#include "lane/verdict.h"
 #include "pjrt/options.h"
 #include "pjrt/program.h"
 
@@ -180,12 +181,12 @@ static finding no_run(const lane *l)
 
 static bool compile_event(const xl_node *e) { return xl_node_is(e, "event", "compile"); }
 
-/* The first compile of the run with this reason that was not the warm-up's, or any where `early`. */
-static const xl_node *recompile(const lane *l, const char *reason, bool early)
+/* The first compile of the run with this reason that was not the warm-up's. */
+static const xl_node *recompile(const lane *l, const char *reason)
 {
     for (size_t i = 0; i < l->n; i++)
         if (compile_event(l->e[i]) && xl_str_is(xl_node_text(l->e[i], "reason"), reason) &&
-            (early || xl_node_is(l->e[i], "phase", "steady")))
+            xl_node_is(l->e[i], "phase", "steady"))
             return l->e[i];
     return NULL;
 }
@@ -275,25 +276,52 @@ static finding check_torch_memory(const lane *l)
                  l->live.memory ? "answer beside it" : "give no figures either");
 }
 
-static finding check_baked_constant(const lane *l)
+/* PyTorch/XLA names every graph so. */
+static bool torch_compile(const xl_node *e)
+{
+    return compile_event(e) && xl_str_starts(xl_node_text(e, "module"), XL_STR("SyncTensorsGraph"));
+}
+
+static finding check_torch_constant(const lane *l)
+{
+    size_t graphs = 0;
+    if (!l->run)
+        return no_run(l);
+    for (size_t i = 0; i < l->n; i++) {
+        if (!torch_compile(l->e[i]))
+            continue;
+        graphs++;
+        if (xl_node_is(l->e[i], "reason", "constant"))
+            return FOUND(l, HIT, "%.*s was compiled again for a changed constant at %.*s s",
+                         XL_FMT(xl_node_text(l->e[i], "module")), XL_FMT(xl_node_text(l->e[i], "t")));
+    }
+    return graphs ? FOUND(l, CLEAR, "no graph of this run came from a changed constant")
+                  : FOUND(l, ABSENT, "no graph of PyTorch/XLA in this run");
+}
+
+static finding check_optax_constant(const lane *l)
 {
     if (!l->run)
         return no_run(l);
-    const xl_node *e = recompile(l, "constant", true);
-    return e ? FOUND(l, HIT, "%.*s was compiled again for a changed constant at %.*s s",
-                     XL_FMT(xl_node_text(e, "module")), XL_FMT(xl_node_text(e, "t")))
-             : FOUND(l, CLEAR, "no compile of this run came from a changed constant");
+    for (size_t i = 0; i < l->n; i++) {
+        const xl_node *detail = compile_event(l->e[i]) ? xl_node_get(l->e[i], "detail") : NULL;
+        for (size_t k = 0; detail && k < detail->n; k++)
+            if (xl_node_is(detail->kid[k], "library", "optax"))
+                return FOUND(l, HIT, "%.*s: %.*s", XL_FMT(xl_node_text(l->e[i], "module")),
+                             XL_FMT(xl_node_text(detail->kid[k], "text")));
+    }
+    return FOUND(l, CLEAR, "no compile of this run came from a constant that Optax reads");
 }
 
 static finding check_resume_placement(const lane *l)
 {
     if (!l->run)
         return no_run(l);
-    const xl_node *e = recompile(l, "sharding", false);
+    const xl_node *e = recompile(l, "sharding");
     if (!e)
-        e = recompile(l, "donation", false);
+        e = recompile(l, "donation");
     if (!e)
-        e = recompile(l, "layout", false);
+        e = recompile(l, "layout");
     return e ? FOUND(l, HIT, "%.*s was compiled again for a changed %.*s after the warm-up: an argument was replaced",
                      XL_FMT(xl_node_text(e, "module")), XL_FMT(xl_node_text(e, "reason")))
              : FOUND(l, CLEAR, "no argument of a step changed its sharding, donation or layout in this run");
@@ -638,13 +666,38 @@ static finding check_no_gate(const lane *l)
                        XL_FMT(s ? s->origin : XL_STR("default")));
 }
 
+static bool compiled(const xl_node *e) { return compile_event(e) && xl_node_is(e, "result", "compiled"); }
+
+/* What a cache loads again costs no compile, and of a recompile with a cause of its own explain names the argument. */
 static finding check_compiled_twice(const lane *l)
 {
+    size_t loaded = 0, caused = 0;
     if (!l->run)
         return no_run(l);
-    const xl_node *e = recompile(l, "identical", true);
-    return e ? FOUND(l, HIT, "%.*s was compiled again although nothing differed", XL_FMT(xl_node_text(e, "module")))
-             : FOUND(l, CLEAR, "no program was compiled twice in one process");
+    for (size_t i = 0; i < l->n; i++) {
+        size_t times = 0;
+        if (!compile_event(l->e[i]) || !xl_node_is(l->e[i], "reason", "identical"))
+            continue;
+        bool known = strcmp(xl_event_cause(l->e[i])->word, "identical") != 0;
+        caused += known;
+        loaded += !known && !compiled(l->e[i]);
+        if (known || !compiled(l->e[i]))
+            continue;
+        for (size_t k = 0; k < l->n; k++)
+            times += compiled(l->e[k]) && xl_node_num(l->e[k], "pid", 0) == xl_node_num(l->e[i], "pid", 0) &&
+                     xl_str_eq(xl_node_text(l->e[k], "program"), xl_node_text(l->e[i], "program"));
+        const xl_node *detail = xl_node_get(l->e[i], "detail");
+        xl_str how = detail && detail->n ? xl_node_text(detail->kid[0], "text") : (xl_str){ 0 };
+        if (times > 1)
+            return FOUND(l, HIT, "%.*s was compiled %zu times: %.*s", XL_FMT(xl_node_text(l->e[i], "module")), times,
+                         XL_FMT(how.n ? how : XL_STR("the same program each time")));
+    }
+    if (loaded + caused)
+        return FOUND(l, CLEAR,
+                     "no program was compiled twice for nothing: %zu times one was traced again and loaded, %zu times "
+                     "with a cause that `xlane explain` names",
+                     loaded, caused);
+    return FOUND(l, CLEAR, "no program was compiled twice in one process");
 }
 
 static finding check_dynamic_section(const lane *l)
@@ -659,17 +712,38 @@ static finding check_dynamic_section(const lane *l)
                       : FOUND(l, CLEAR, "%zu compiles after the warm-up came from changing shapes", shapes);
 }
 
+/* Whether the arguments took each other's shapes: what they had and what they have are the same list. */
+static bool exchanged(const xl_node *e)
+{
+    const xl_node *detail = xl_node_get(e, "detail");
+    size_t args = 0;
+    for (size_t i = 0; detail && i < detail->n; i++) {
+        const xl_node *d = detail->kid[i];
+        int more = 0;
+        if (!xl_node_get(d, "arg") || !xl_node_is(d, "what", "shape"))
+            continue;
+        args++;
+        for (size_t k = 0; k < detail->n; k++)
+            if (xl_node_get(detail->kid[k], "arg") && xl_node_is(detail->kid[k], "what", "shape"))
+                more += xl_str_eq(xl_node_text(detail->kid[k], "before"), xl_node_text(d, "before")) -
+                        xl_str_eq(xl_node_text(detail->kid[k], "after"), xl_node_text(d, "before"));
+        if (more)
+            return false;
+    }
+    return args > 1;
+}
+
 static finding check_parameter_order(const lane *l)
 {
     if (!package(l, "torch_xla").n)
         return no_package(l, "torch_xla");
     if (!l->run)
         return no_run(l);
-    const xl_node *e = recompile(l, "shape", false);
-    bool torch = e && xl_str_starts(xl_node_text(e, "module"), XL_STR("SyncTensorsGraph"));
-    return torch ? FOUND(l, HIT, "%.*s was compiled again with other argument shapes after the warm-up",
-                         XL_FMT(xl_node_text(e, "module")))
-                 : FOUND(l, CLEAR, "no step's arguments changed after the warm-up");
+    for (size_t i = 0; i < l->n; i++)
+        if (torch_compile(l->e[i]) && xl_node_is(l->e[i], "phase", "steady") && exchanged(l->e[i]))
+            return FOUND(l, HIT, "%.*s was compiled again after the warm-up: arguments took each other's shapes",
+                         XL_FMT(xl_node_text(l->e[i], "module")));
+    return FOUND(l, CLEAR, "no arguments of a graph took each other's shapes after the warm-up");
 }
 
 /* Graphs of the lazy frontend that came after the warm-up, each another program. */
@@ -681,8 +755,7 @@ static finding check_lazy_eager(const lane *l)
     if (!l->run)
         return no_run(l);
     for (size_t i = 0; i < l->n; i++) {
-        bool first = compile_event(l->e[i]) && xl_node_is(l->e[i], "phase", "steady") &&
-                     xl_str_starts(xl_node_text(l->e[i], "module"), XL_STR("SyncTensorsGraph"));
+        bool first = torch_compile(l->e[i]) && xl_node_is(l->e[i], "phase", "steady");
         for (size_t k = 0; k < i && first; k++)
             first = !compile_event(l->e[k]) ||
                     !xl_str_eq(xl_node_text(l->e[k], "program"), xl_node_text(l->e[i], "program"));
