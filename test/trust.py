@@ -257,6 +257,50 @@ def no_checkpoint_that_can_be_read_is_an_error_that_names_them():
 
 
 @check
+def a_configuration_of_a_run_that_is_damaged_is_said_to_be():
+    run, _ = train("train.steps=2", "optimizer.warmup=0", "runs=config")
+    path = os.path.join(run, "config.yaml")
+    whole = open(path).read()
+    for old, why in (("", "it is empty"), (whole.split("\n")[0] + "\n", "data.train is not set"), (whole + "{", "config.yaml:")):
+        open(path, "w").write(old)
+        for words in (["resume", run], ["resume", run, f"data.train={text()}"], ["eval", run]):
+            p = xlane(*words, code=1)
+            assert f"{path}, which the run wrote, is damaged: " in p.stderr and why in p.stderr, p.stderr
+            assert "put it back from a copy" in p.stderr, p.stderr
+    open(path, "w").write(whole)
+    assert "damaged" not in xlane("resume", run, "train.steps=3").stderr
+
+
+@check
+def a_run_that_cannot_save_is_refused_before_it_trains():
+    root_only()
+    run, _ = train("train.steps=4", "runs=closed")
+    words = ["resume", "--quiet", run, "cache=none"]
+    subprocess.run(["chown", "-R", str(OTHER), os.path.dirname(run)], check=True)
+    other = dict(preexec_fn=lambda: os.setuid(OTHER), env={"XLANE_STATE": os.path.join(TMP, "closed", "state")})
+    for folder in os.path.join(run, "checkpoints"), run:
+        os.chmod(folder, 0o500)
+        p = xlane(*words, "train.steps=9", code=1, **other)
+        assert f"writing into {folder}: Permission denied; make it writable (chmod u+rwx {folder})" in p.stderr, p.stderr
+        assert "room" not in p.stderr and rows(run) == [1, 2, 3, 4], p.stderr
+        os.chmod(folder, 0o700)
+    p = xlane(*words, "train.steps=9", **other)
+    assert "make it writable" not in p.stderr and rows(run)[-1] == 9, p.stderr
+    child = subprocess.Popen([XLANE, *words, "train.steps=1000000", "train.save_every=100"], cwd=TMP, text=True,
+                             env=dict(ENV, **other["env"]), preexec_fn=other["preexec_fn"], stderr=subprocess.PIPE)
+    while not os.path.exists(os.path.join(run, "checkpoints", "step-00000100.ok")):
+        time.sleep(0.01)
+    os.chmod(os.path.join(run, "checkpoints"), 0o500)      # while it trains
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    err = child.communicate()[1]
+    os.chmod(os.path.join(run, "checkpoints"), 0o700)
+    assert child.returncode == 1 and "room" not in err, err
+    assert "Permission denied; its folder must be writable (training goes on without it; the last whole" in err, err
+    assert "the last checkpoint was not written (once it can be, resume goes on from step " in err, err
+
+
+@check
 def left_over_temporary_files_go():
     run, _ = train("train.steps=10", "runs=left")
     left = [os.path.join(run, "checkpoints", n) for n in (".xlane-1-0123456789abcdef.tmp",
@@ -338,6 +382,7 @@ def rows_that_cannot_be_written_are_counted_and_the_exit_status_says_so():
     p = xlane("resume", "--quiet", run, "train.steps=410", code=None,
               env=dict(LD_PRELOAD=FAULT, FAULT_FULL=full))
     assert p.returncode == 1 and "No space left on device; make room there" in p.stderr, p.stderr
+    assert "try again" not in p.stderr + err, (p.stderr, err)
     os.unlink(full)
     got = rows(run)
     assert got == list(range(1, len(got) + 1)) and len(got) < 400, "rows are whole and in order"

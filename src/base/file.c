@@ -35,7 +35,7 @@ static xl_code code_of(int e)
 xl_error *xl_file_error(int e, const char *doing, const char *path)
 {
     return xl_error_new(code_of(e), "%s %s: %s%s", doing, path, strerror(e),
-                        e == ENOSPC || e == EDQUOT ? "; make room there and try again" : "");
+                        e == ENOSPC || e == EDQUOT ? "; make room there" : "");
 }
 
 int xl_file_open(const char *path, int flags, unsigned mode)
@@ -259,6 +259,8 @@ xl_error *xl_file_out_open(xl_file_out *o, const char *path, unsigned mode)
     o->made = o->fd >= 0;
     if (!o->made)
         err = xl_file_error(errno, "making a temporary file for", path);
+    if (xl_error_code(err) == XL_CODE_PERMISSION)
+        err = xl_error_next(err, "its folder must be writable");
 out:
     return err;
 }

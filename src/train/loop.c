@@ -643,7 +643,7 @@ static xl_error *save(loop *l)
         char last[64] = "no checkpoint has been written yet";
         if (xl_saver_last(l->saver) >= 0)
             snprintf(last, sizeof last, "the last whole one is that of step %lld", (long long)xl_saver_last(l->saver));
-        fprintf(l->say, "%sa checkpoint was not written: %s; training goes on, and %s\n", l->tty ? "\n" : "",
+        fprintf(l->say, "%sa checkpoint was not written: %s (training goes on without it; %s)\n", l->tty ? "\n" : "",
                 xl_error_message(err), last);
         note_text(l, "checkpoint_failed", "error", xl_error_message(err));
         xl_error_free(err);
@@ -838,6 +838,22 @@ static void tell_compiles(loop *l)
                 (long long)xl_job_ranks(l->job), (long long)sum[0], (long long)sum[1]);
 }
 
+/* A run that cannot save would train for nothing. */
+static xl_error *may_save(loop *l, const char *dir)
+{
+    const char *each[] = { dir, xl_ckpt_folder(l->a, dir) };
+    for (int i = 0; i < 2; i++)
+        if (xl_file_stat(each[i], NULL) && access(each[i], W_OK | X_OK)) {
+            const char *run = xl_word_of(l->a, dir);
+            return xl_error_next(
+                xl_file_error(errno, "writing into", each[i]),
+                "make it writable (chmod u+rwx %s), or go on in a copy of the run: cp -r %s NEW; xlane "
+                "resume NEW",
+                xl_word_of(l->a, each[i]), run);
+        }
+    return NULL;
+}
+
 /* Data, device and graphs; the run's folder, locked; the trainer with fresh parameters. */
 static xl_error *open_run(loop *l, const xl_loop_opts *opts, char **folder, xl_loop_result *out)
 {
@@ -845,6 +861,8 @@ static xl_error *open_run(loop *l, const xl_loop_opts *opts, char **folder, xl_l
     const xl_config *c = l->c;
     xl_arena *a = l->a;
     const int64_t *times;
+    if (*folder && l->leads)
+        XL_DO(may_save(l, *folder));
     XL_DO(xl_data_open(c, false, &l->data));
     if (c->eval_every) {                 /* what is wrong with it is said now, not at the first evaluation */
         xl_data *valid = NULL;
@@ -1002,9 +1020,10 @@ static xl_error *last_checkpoint(loop *l)
     if (!err)
         return NULL;
     return xl_saver_last(l->saver) < 0
-               ? xl_error_wrap(
-                     err, "the last checkpoint (there is none before it: once there is room, resume begins at step 0)")
-               : xl_error_wrap(err, "the last checkpoint (once there is room, resume goes on from step %lld)",
+               ? xl_error_wrap(err, "the last checkpoint was not written (there is none before it: once it can be, "
+                                    "resume begins at step 0)")
+               : xl_error_wrap(err,
+                               "the last checkpoint was not written (once it can be, resume goes on from step %lld)",
                                (long long)xl_saver_last(l->saver));
 }
 

@@ -297,5 +297,17 @@ xl_error *xl_run_config(xl_arena *a, const char *dir, char *const *words, int n,
                       "first write and "
                       "nothing was trained; start one with `xlane train`",
                       dir);
+    xl_error *own = xl_config_read(a, path, NULL, 0, out);
+    if (own) {                           /* the run wrote every key into it: no key that is given mends it */
+        xl_str text = { "", 0 };
+        xl_error *unread = xl_file_read_max(a, path, 1 << 20, &text);
+        xl_error *err = XL_ERR(DATA_LOSS,
+                               "%s, which the run wrote, is damaged: %s\nput it back from a copy, or start a new run "
+                               "with the command in %s/run.json",
+                               path, unread || xl_str_trim(text).n ? xl_error_message(own) : "it is empty", dir);
+        xl_error_free(own);
+        xl_error_free(unread);
+        return err;
+    }
     return xl_config_read(a, path, words, n, out);
 }
