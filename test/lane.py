@@ -103,7 +103,7 @@ def _():
     profile("a", "inherits: b\n")
     profile("b", "inherits: a\n")
     assert "in a circle: a inherits b inherits a" in xlane("profile", "show", "a", status=1).stderr
-    assert "did you mean 'cuda'" in xlane("run", "--profile", "cda", "--", "true", status=1).stderr
+    assert "did you mean 'cuda'" in xlane("run", "--profile", "cda", "--", "true", status=2).stderr
     profile("typo", "devise:\n  plugin: cpu\n")
     assert "devise: unknown key; the nearest known one is 'device'" in xlane("profile", "show", "typo", status=1).stderr
     profile("broken", "device: [\n")

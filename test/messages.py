@@ -45,6 +45,8 @@ write("word.yaml", "shapes:\n  warmup: few\n")
 write("scr ipt.py", "")
 write("add it.gz", "")
 write("afile", "")
+write("open.yaml", "data:\n  train: [a, b\nmodel:\n  dim: 3\n")
+write("tab.yaml", "data:\n  train: book.txt: x\n")
 write("typo.yaml", "data:\n  train: book.txt\noptimiser:\n  lr: 1\n")
 write("add.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.add %x, %x : tensor<f32>\n  return %0 : tensor<f32>\n}\n")
 write("call.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.custom_call @nope(%x) : (tensor<f32>) -> tensor<f32>\n  return %0 : tensor<f32>\n}\n")
@@ -251,8 +253,22 @@ ROWS = [
      ["model.dim: 9223372036854775807 is too large (at most 2147483647)"], ["1e+30"]),
     ("a_dimension_with_an_exponent", ["train", *TINY, "model.dim=1e9"], 2,
      ["model.dim: '1e9' is not written as a whole number: write 1000000000"], []),
-    ("a_dimension_that_is_a_word", ["train", *TINY, "model.dim=wide"], 2, ["model.dim: 'wide' is not a whole number"],
+    ("a_dimension_that_is_a_word", ["train", *TINY, "model.dim=wide"], 2,
+     ["model.dim: 'wide' is not a whole number; as in model.dim=128, the default"],
      ["too large"]),
+    ("a_rate_that_is_no_number", ["train", *TINY, "optimizer.lr=1e-3x"], 2,
+     ["optimizer.lr: '1e-3x' is not a number; as in optimizer.lr=0.003, the default"], []),
+    ("a_list_that_is_not_closed", ["train", "open.yaml"], 2,
+     ["open.yaml:2:10: while parsing a flow sequence", "; it shows at line 3"], ["open.yaml:3"]),
+    ("a_mistake_in_its_own_line", ["train", "tab.yaml"], 2, ["tab.yaml:2:"], ["it shows at"]),
+    ("a_device_like_no_other", ["train", *TINY, "--device=gpuu"], 2,
+     ["--device: there is no plugin 'gpuu', and no file of that name here; cpu, cuda, rocm and tpu are known"],
+     ["did you mean", "./gpuu"]),
+    ("a_device_by_its_key", ["train", *TINY, "device=cda"], 2, ["device: there is no plugin 'cda'", "mean 'cuda'?"],
+     []),
+    ("a_device_that_there_is", ["train", *TINY, "--device=cpu", "--profile=cpu"], 0, ["step 2, loss"], []),
+    ("a_training_profile_like_no_other", ["train", *TINY, "--profile=gpuu"], 2,
+     ["--profile: there is no profile 'gpuu'; there are "], []),
     ("no_steps", ["train", *TINY, "train.steps=0"], 2, ["train.steps is 0: it takes a number of at least 1"],
      ["1e+30"]),
     ("a_profile_with_a_number_too_large", ["profile", "show", "./large.yaml"], 1,
@@ -263,7 +279,7 @@ ROWS = [
      ["not a number"], {"env": {"XLANE_WATCH_AFTER": "99999999999999999999"}}),
     ("a_verb_like_no_other", ["foo"], 2, ["there is no verb 'foo'; `xlane --help` lists the verbs"], ["did you mean"]),
     ("a_verb_misspelt", ["prob"], 2, ["did you mean 'probe'?"], []),
-    ("a_profile_by_another_word", ["run", "--profile=GPU", "--cache=off", "--", "true"], 1, ["did you mean 'cuda'?"],
+    ("a_profile_by_another_word", ["run", "--profile=GPU", "--cache=off", "--", "true"], 2, ["did you mean 'cuda'?"],
      ["'cpu'"]),
     ("a_profile_by_its_card", ["profile", "show", "h100"], 1, ["did you mean 'cuda'?"], []),
     ("a_profile_like_no_other", ["profile", "show", "foo"], 1, ["there is no profile 'foo'; there are "],
@@ -326,20 +342,20 @@ ROWS = [
      ["skipped   " + TMP + "/venv/lib/python3.11/site-packages/libtpu/libtpu.so: this machine has no TPU"], ["passed  ",
          "lib64"],
      {"env": {"VIRTUAL_ENV": TMP + "/venv", "XLANE_PLUGIN": None}}),
-    ("no_such_profile", ["run", "--profile=gpuu", "--cache=off", "--", "true"], 1,
+    ("no_such_profile", ["run", "--profile=gpuu", "--cache=off", "--", "true"], 2,
      ["there is no profile 'gpuu'", "cuda-short, cuda, ", "tpu-v6e"], []),
     ("probe_with_a_profile", ["probe", "--profile=cpu"], 0, ["the embedded device, named by"],
      ["as no other plugin"], {"env": {"XLANE_PLUGIN": None}}),
-    ("nearly_a_plugin", ["probe", "--plugin=tpuu"], 1, ["did you mean 'tpu'?"], []),
+    ("nearly_a_plugin", ["probe", "--plugin=tpuu"], 2, ["did you mean 'tpu'?"], []),
     ("a_plugin_that_is_not_there", ["probe", "--plugin=/nope/x.so"], 1, ["check the path"], ["did you mean"]),
     ("profile_sizes", ["profile", "show", "tpu-v6e"], 0, ["  8 GiB", "premapped 8 GiB + loader 0 bytes + headroom 16 GiB of "], ["8589934592", "17179869184"]),
     ("an_unknown_topology", ["ladder", "--plugin=cpu", "--topology=bad"], 1,
      ["not compiled", "xlane:N is N embedded devices"], ["-0.0 MiB"]),
-    ("a_config_key_misspelt", ["train", *TINY, "optimizer.lrr=1"], 2, ['did you mean "optimizer.lr"?'], []),
-    ("a_config_section_misspelt", ["train", "typo.yaml"], 2, ["typo.yaml:4", 'did you mean "optimizer.lr"?'], []),
-    ("calibrate_key_misspelt", ["calibrate", *TINY, "modle.dim=8"], 2, ['did you mean "model.dim"?'], []),
+    ("a_config_key_misspelt", ["train", *TINY, "optimizer.lrr=1"], 2, ["did you mean 'optimizer.lr'?"], []),
+    ("a_config_section_misspelt", ["train", "typo.yaml"], 2, ["typo.yaml:4", "did you mean 'optimizer.lr'?"], []),
+    ("calibrate_key_misspelt", ["calibrate", *TINY, "modle.dim=8"], 2, ["did you mean 'model.dim'?"], []),
     ("rehearse_key_misspelt", ["rehearse", "--plugin=cpu", "--topology=xlane:1", "empty.yaml", *TINY, "modle.dim=8"], 2,
-     ['did you mean "model.dim"?'], []),
+     ["did you mean 'model.dim'?"], []),
     ("a_batch_larger_than_the_data", ["train", *TINY, "data.batch=100"], 0,
      ["data.batch is 100 and the data are 63 windows", "data.batch=63 takes each at most once"], []),
     ("a_batch_as_large_as_the_data", ["train", *TINY, "data.batch=63"], 0, ["63 windows"], ["more than once"]),
@@ -373,10 +389,12 @@ folder = "unsaved/" + os.listdir(os.path.join(TMP, "unsaved"))[0]
 got, text = xlane("checkpoint", "verify", folder)
 check("checkpoints_that_are_there", got == 0 and "none was saved" not in text, text)
 shutil.rmtree(os.path.join(TMP, folder, "checkpoints"))
-got, text = xlane("checkpoint", "verify", folder)
-check("checkpoints_that_are_not_there", got == 1 and "`xlane resume %s` trains on and saves one" % folder in text, text)
-got, text = xlane("eval", folder)
-check("eval_without_a_checkpoint", got == 1 and "`xlane resume %s` trains on and saves one" % folder in text, text)
+for name, says in (("gone", "begin the run again at step 0 with: xlane resume --from-scratch %s"),
+                   ("never", "`xlane resume %s` trains on and saves one")):
+    for verb in ["checkpoint", "verify"], ["eval"]:
+        got, text = xlane(*verb, folder)
+        check("%s_of_checkpoints_%s" % (verb[0], name), got == 1 and says % folder in text, text)
+    os.unlink(os.path.join(TMP, folder, "events.jsonl")) if name == "gone" else None  # now none was, by the record
 for turn in 0, 1:
     got, text = xlane("reduce", "--keep=fails", "--out=report", "call.mlir")
     check("report_over_another_%d" % turn, ("held an earlier report" in text) == bool(turn), (got, text))

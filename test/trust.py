@@ -261,7 +261,8 @@ def a_configuration_of_a_run_that_is_damaged_is_said_to_be():
     run, _ = train("train.steps=2", "optimizer.warmup=0", "runs=config")
     path = os.path.join(run, "config.yaml")
     whole = open(path).read()
-    for old, why in (("", "it is empty"), (whole.split("\n")[0] + "\n", "data.train is not set"), (whole + "{", "config.yaml:")):
+    for old, why in (("", "it is empty"), (whole.split("\n")[0] + "\n", "data.train is not set"),
+                     (whole + "{", "config.yaml:")):
         open(path, "w").write(old)
         for words in (["resume", run], ["resume", run, f"data.train={text()}"], ["eval", run]):
             p = xlane(*words, code=1)

@@ -26,8 +26,13 @@ static xl_error *next(reader *r)
     r->has_event = false;
     if (!yaml_parser_parse(&r->parser, &r->event)) {
         const yaml_parser_t *p = &r->parser;
-        return XL_ERR(INVALID, "%s:%zu:%zu: %s%s%s", r->file, p->problem_mark.line + 1, p->problem_mark.column + 1,
-                      p->context ? p->context : "", p->context ? ", " : "", p->problem ? p->problem : "not YAML");
+        /* What is open where it begins is what is to be closed: the problem shows only at what comes after. */
+        bool open = p->context && p->context_mark.line < p->problem_mark.line;
+        const yaml_mark_t *at = open ? &p->context_mark : &p->problem_mark;
+        xl_error *err = XL_ERR(INVALID, "%s:%zu:%zu: %s%s%s", r->file, at->line + 1, at->column + 1,
+                               p->context ? p->context : "", p->context ? ", " : "",
+                               p->problem ? p->problem : "not YAML");
+        return open ? xl_error_next(err, "it shows at line %zu", p->problem_mark.line + 1) : err;
     }
     r->has_event = true;
     return NULL;

@@ -14,7 +14,7 @@
 
 static struct { const char *device; } opt;
 static const xl_opt opts[] = {
-    { "device", XL_OPT_STR, &opt.device, "PLUGIN",
+    { "device", XL_OPT_PLUGIN, &opt.device, "PLUGIN",
       "cpu, cuda, tpu or the path of a plugin (the config's, else the best on this host)" },
     { 0 },
 };

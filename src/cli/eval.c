@@ -11,7 +11,7 @@ static struct {
     bool recompute;
 } opt = { .tokens = 256, .seed = 1, .temperature = 0.8, .top_p = 0.95 };
 static const xl_opt eval_opts[] = {
-    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
+    { "device", XL_OPT_PLUGIN, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { 0 } };
 
 static xl_error *eval(const xl_cli *cli, int argc, char **argv)
@@ -159,7 +159,7 @@ static const xl_opt sample_opts[] = {
     { "seed", XL_OPT_INT, &opt.seed, "N", "the random seed (1)" },
     { "recompute", XL_OPT_FLAG, &opt.recompute, NULL,
       "recompute the whole window for every token instead of caching keys, values and states (slow; for comparison)" },
-    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
+    { "device", XL_OPT_PLUGIN, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { 0 }
 };
 XL_VERB(sample) = {

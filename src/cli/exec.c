@@ -20,7 +20,7 @@ static struct {
 } opt = { .seed = 1, .times = 1, .show = 16 };
 
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "where to run it (the best device of this host)" },
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH", "where to run it (the best device of this host)" },
     { "input", XL_OPT_REPEAT, &opt.input, "N=VALUE",
       "argument N: a number for all elements, or @FILE with its raw bytes; other arguments are random" },
     { "seed", XL_OPT_INT, &opt.seed, "NUMBER", "of the random inputs (1)" },

@@ -24,7 +24,7 @@ static struct {
 } opt = { .timeout = 300 };
 
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the plugin to test (the best on this host)" },
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH", "the plugin to test (the best on this host)" },
     { "topology", XL_OPT_STR, &opt.topology, "NAME", "rehearse the rungs for devices this host does not have: "
                                                      "v6e:2x2, …" },
     { "only", XL_OPT_STR, &opt.only, "RUNG", "this rung alone, after the probe" },

@@ -17,7 +17,7 @@ static const xl_opt opts[] = {
     { "file", XL_OPT_STR, &opt.file, "FILE", "the lock (xlane.lock)" },
     { "plugin", XL_OPT_REPEAT, &opt.plugin, "PATH",
       "write: a plugin's file, or cpu, tpu, cuda; several may be given (the one that would be used)" },
-    { "profile", XL_OPT_STR, &opt.profile, "NAME", "write: the profile that runs use" },
+    { "profile", XL_OPT_PROFILE, &opt.profile, "NAME", "write: the profile that runs use" },
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "write: the executable cache to record" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "write: the folder of its runs" },
     { "print", XL_OPT_FLAG, &opt.print, NULL, "restore: print the commands (nothing is run)" },

@@ -8,7 +8,7 @@
 
 static struct { const char *plugin, *cache; xl_opt_list allow; bool all; } opt;
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH",
       "check: the plugin's file, or cpu, tpu, cuda (the one that would be used)" },
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "check: the executable cache to look into" },
     { "allow", XL_OPT_REPEAT, &opt.allow, "ROW",

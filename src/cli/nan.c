@@ -15,7 +15,7 @@
 static struct { bool inf, twin; const char *plugin; } opt;
 static const xl_opt opts[] = {
     { "inf", XL_OPT_FLAG, &opt.inf, NULL, "the first Inf (or NaN) made from finite operands" },
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH",
       "execute the ops there instead of on the embedded device, each compiled on its own" },
     { "twin", XL_OPT_FLAG, &opt.twin, NULL,
       "compile the whole program on the plugin of the capture with a check of its values as further outputs, and "

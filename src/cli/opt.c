@@ -2,6 +2,9 @@
 
 #include <stdio.h>
 
+#include "lane/profile.h"
+#include "pjrt/plugin.h"
+
 static const xl_opt *find(const xl_opt *table, xl_str name)
 {
     for (; table && table->name; table++)
@@ -35,12 +38,18 @@ static xl_error *unknown(const xl_opt *table, const xl_opt *common, xl_str name)
 /* As it is typed: -n, --name. */
 static const char *dashes(const xl_opt *o) { return o->name[1] ? "--" : "-"; }
 
+/* A word of its own, which is not empty. */
+static bool words(const xl_opt *o)
+{
+    return o->kind == XL_OPT_STR || o->kind == XL_OPT_PLUGIN || o->kind == XL_OPT_PROFILE;
+}
+
 static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
 {
     xl_str s = xl_str_of(text);
     bool ok = true;
     xl_error *err = NULL;
-    if (!s.n && (o->kind == XL_OPT_STR || o->kind == XL_OPT_REPEAT))
+    if (!s.n && (words(o) || o->kind == XL_OPT_REPEAT))
         return XL_ERR(INVALID, "%s%s is empty: give it a value, %s%s=%s, or leave it out", dashes(o), o->name,
                       dashes(o), o->name, o->value ? o->value : "VALUE");
     switch (o->kind) {
@@ -49,6 +58,13 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
             *(bool *)o->out = xl_str_is(s, "true");
         else
             return XL_ERR(INVALID, "--%s takes no value (or true, or false), not '%s'", o->name, text);
+        return NULL;
+    case XL_OPT_PLUGIN:
+    case XL_OPT_PROFILE:
+        err = o->kind == XL_OPT_PLUGIN ? xl_plugin_named(text) : xl_profile_named(a, text);
+        if (err)
+            return xl_error_wrap(err, "--%s", o->name);
+        *(const char **)o->out = text;
         return NULL;
     case XL_OPT_STR:
     case XL_OPT_TEXT:
@@ -94,7 +110,7 @@ static const char *short_value(const xl_opt *table, const char *arg)
     const xl_opt *o = find(table, (xl_str){ arg + 1, 1 });
     if (!o || !arg[2])
         return o ? "" : NULL;
-    bool equals = arg[2] == '=', number = o->kind != XL_OPT_STR && o->kind != XL_OPT_TEXT;
+    bool equals = arg[2] == '=', number = !words(o) && o->kind != XL_OPT_TEXT;
     const char *value = arg + 2 + equals;
     bool digits = strspn(value, "0123456789") == strlen(value);
     return *value && (equals || (number && digits)) ? value : NULL;

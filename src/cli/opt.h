@@ -18,6 +18,8 @@ typedef enum {
     XL_OPT_FLAG,   /* bool: --name, or --name=false */
     XL_OPT_STR,    /* const char *, not empty */
     XL_OPT_TEXT,   /* const char *, also "" */
+    XL_OPT_PLUGIN, /* const char *: cpu, cuda, ..., or a file */
+    XL_OPT_PROFILE, /* const char *: a profile that there is, or a file */
     XL_OPT_INT,    /* int64_t */
     XL_OPT_COUNT,  /* int64_t, not negative */
     XL_OPT_SOME,   /* int64_t, at least 1 */

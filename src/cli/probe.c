@@ -7,9 +7,9 @@
 
 static struct { const char *plugin, *profile; double timeout; } opt = { .timeout = 60 };
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH",
       "the plugin's file, or one of cpu, tpu, cuda; otherwise the first that is found" },
-    { "profile", XL_OPT_STR, &opt.profile, "NAME",
+    { "profile", XL_OPT_PROFILE, &opt.profile, "NAME",
       "as a launch with this profile would: its environment, flags and plugin (`xlane profile list`)" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "how long the plugin may take in all (60)" },
     { 0 },

@@ -10,7 +10,7 @@
 
 static struct { const char *plugin, *frontend; bool all; } opt;
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH",
       "check: the library whose flags count, or tpu, cuda (the profile's own, where it is installed)" },
     { "frontend", XL_OPT_STR, &opt.frontend, "PATH",
       "check: the frontend's own XLA, which reads XLA_FLAGS too (jaxlib's, where it is installed)" },

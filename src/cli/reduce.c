@@ -26,7 +26,7 @@ static const xl_opt opts[] = {
     { "keep", XL_OPT_STR, &opt.keep, "WHAT",
       "what must stay: fails (compile or execution, or a crash), fails~TEXT (with these words), slow (half of the "
       "compile's CPU time), nan (an output has one), differs (from the embedded device)" },
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "where it happens (the plugin of the capture; cpu: embedded)" },
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH", "where it happens (the plugin of the capture; cpu: embedded)" },
     { "out", XL_OPT_STR, &opt.out, "DIR", "the folder for the report (reduced)" },
     { "limit", XL_OPT_SECONDS, &opt.limit, "SECONDS", "of one attempt; one that takes longer fails (300)" },
     { "tolerance", XL_OPT_NUM, &opt.tolerance, "X",

@@ -18,9 +18,9 @@ static struct {
 
 static const xl_opt opts[] = {
     { "topology", XL_OPT_STR, &opt.topology, "NAME", "the devices to compile for: v6e:2x2, v5e:4x4, …" },
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the compiler (the libtpu of the environment's Python)" },
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH", "the compiler (the libtpu of the environment's Python)" },
     { "module", XL_OPT_STR, &opt.module, "NAME", "which program of a RUN (that of the step)" },
-    { "profile", XL_OPT_STR, &opt.profile, "NAME",
+    { "profile", XL_OPT_PROFILE, &opt.profile, "NAME",
       "launch policy: its flags are the compiler's (`xlane profile list`); this host's memory is not asked" },
     { "search", XL_OPT_FLAG, &opt.search, NULL, "of a config: find the largest batch that fits" },
     { "again", XL_OPT_FLAG, &opt.again, NULL, "compile even where the catalog knows the answer" },

@@ -16,7 +16,7 @@
 
 static struct { const char *plugin; int64_t times; double tolerance; bool plain, diverge, f64; } opt = { .times = 2 };
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "where to execute it (the plugin of the capture; cpu: embedded)" },
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH", "where to execute it (the plugin of the capture; cpu: embedded)" },
     { "times", XL_OPT_SOME, &opt.times, "N", "execute it N times and compare all with the first (2)" },
     { "tolerance", XL_OPT_NUM, &opt.tolerance, "X",
       "accept differences of up to X times the largest element of an output (0: bit for bit)" },

@@ -37,7 +37,7 @@ static const xl_opt opts[] = {
     { "restarts", XL_OPT_COUNT, &opt.restarts, "N",
       "with -n: restart all ranks up to N times if one failed and that can help; the program resumes from its own "
       "checkpoint (0)" },
-    { "profile", XL_OPT_STR, &opt.profile, "NAME",
+    { "profile", XL_OPT_PROFILE, &opt.profile, "NAME",
       "launch policy (`xlane profile list`); options given here override it" },
     { "probe", XL_OPT_FLAG, &opt.probe, NULL, "probe the device first; start nothing if that fails" },
     { "retries", XL_OPT_COUNT, &opt.retries, "N",

@@ -36,8 +36,9 @@ static const xl_opt opts[] = {
     { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL,
       "print what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
     { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
-    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the best on this host)" },
-    { "profile", XL_OPT_STR, &opt.profile, "NAME",
+    { "device", XL_OPT_PLUGIN, &opt.device, "PLUGIN",
+      "cpu, cuda, tpu or the path of a plugin (the best on this host)" },
+    { "profile", XL_OPT_PROFILE, &opt.profile, "NAME",
       "launch policy, applied before the device is opened: `xlane profile list`" },
     { "fit", XL_OPT_FLAG, &opt.fit, NULL,
       "use the largest batch up to data.batch that fits, if needed with model.remat or micro-batches (model.micro); "
@@ -446,8 +447,8 @@ out:
 
 static const xl_opt resume_opts[] = {
     RANKS,
-    { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy, applied before the device is opened" },
-    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
+    { "profile", XL_OPT_PROFILE, &opt.profile, "NAME", "launch policy, applied before the device is opened" },
+    { "device", XL_OPT_PLUGIN, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { "from-scratch", XL_OPT_FLAG, &opt.from_scratch, NULL,
       "start at step 0 if no checkpoint of the run can be read (otherwise an error)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },

@@ -17,7 +17,7 @@
 
 static struct { const char *plugin, *runs; int64_t steps; } opt = { .steps = 120 };
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the device to try (the best on this host)" },
+    { "plugin", XL_OPT_PLUGIN, &opt.plugin, "PATH", "the device to try (the best on this host)" },
     { "steps", XL_OPT_INT, &opt.steps, "NUMBER", "how long to train (120)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the folder with everything is made (XLANE_RUNS, else runs)" },
     { 0 },

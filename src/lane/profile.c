@@ -159,6 +159,16 @@ static xl_error *find(xl_arena *a, xl_str name, int from, source *out)
     return no_such(a, name);
 }
 
+xl_error *xl_profile_named(xl_arena *a, const char *name)
+{
+    source ignored;
+    xl_error *err = find(a, xl_str_of(name), 0, &ignored);
+    bool none = xl_error_code(err) == XL_CODE_NOT_FOUND && !strchr(name, '/');
+    xl_error *out = none ? XL_ERR(INVALID, "%s", xl_error_message(err)) : NULL;
+    xl_error_free(err);
+    return out;
+}
+
 /* ---- reading ---- */
 typedef struct {
     xl_arena *a;

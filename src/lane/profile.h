@@ -46,6 +46,8 @@ typedef struct { xl_str name, file, about; bool diagnostic; const char *where; x
 xl_error *xl_profile_list(xl_arena *a, xl_profile_row **out, size_t *n) XL_MUST_USE;
 /* What the profile's files say. `name` may be a path. */
 xl_error *xl_profile_load(xl_arena *a, const char *name, xl_profile *out) XL_MUST_USE;
+/* INVALID: it is the name of none, with those there are. A path is opened later. */
+xl_error *xl_profile_named(xl_arena *a, const char *name) XL_MUST_USE;
 /* What will hold: the profile, the rest of the environment, the defaults. NULL name: no profile at all. */
 xl_error *xl_profile_effective(xl_arena *a, const char *name, xl_profile *out) XL_MUST_USE;
 /* The flags of XLA_FLAGS and LIBTPU_INIT_ARGS count where the device reads them: which kind it is, as of

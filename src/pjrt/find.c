@@ -55,6 +55,21 @@ bool xl_plugin_word(const char *named)
     return is;
 }
 
+xl_error *xl_plugin_named(const char *named)
+{
+    const char *near = NULL;
+    if (strchr(named, '/') || xl_plugin_word(named) || access(named, F_OK) == 0)
+        return NULL;
+    for (int k = 0; k < NKIND; k++)
+        if (xl_str_distance(xl_str_of(named), xl_str_of(kinds[k].name)) <= 1)
+            near = kinds[k].name;
+    return XL_ERR(
+        INVALID,
+        "there is no plugin '%s', and no file of that name here; %s%s%scpu, cuda, rocm and tpu are known, and "
+        "the path of a plugin",
+        named, near ? "did you mean '" : "", near ? near : "", near ? "'? " : "");
+}
+
 bool xl_plugin_has_devices(const char *path) { return has_devices(kind_of(path)); }
 
 typedef struct { xl_arena *a; const char **p; size_t n, cap; } list;
@@ -225,10 +240,9 @@ static xl_error *by_name(xl_arena *a, const char *named, const char *how, xl_plu
                       "install it (pip install %s) or give its path",
                       named, k == 0 ? "libtpu" : "jax-cuda13-pjrt");
     }
-    for (int k = 0; k < NKIND && !strchr(named, '/') && access(named, F_OK); k++)
-        if (xl_str_distance(xl_str_of(named), xl_str_of(kinds[k].name)) <= 1)
-            return XL_ERR(NOT_FOUND, "there is no plugin '%s', and no file of that name here; did you mean '%s'?",
-                          named, kinds[k].name);
+    xl_error *unknown = xl_plugin_named(named);
+    if (unknown)
+        return unknown;
     /* A bare name is a file here: the loader must not go looking for it elsewhere. */
     c->path = strchr(named, '/') ? xl_str_c(a, xl_str_of(named)) : xl_strf(a, "./%s", named).p;
     c->why = xl_strf(a, "named by %s", how).p;

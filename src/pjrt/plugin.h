@@ -65,6 +65,8 @@ typedef struct {
     size_t npassed_over;
 } xl_plugin_choice;
 xl_error *xl_plugin_find(xl_arena *a, const xl_plugin_wish *wish, xl_plugin_choice *out) XL_MUST_USE;
+/* INVALID: it is neither the word of a kind nor a file. What has a / is a path, and is opened later. */
+xl_error *xl_plugin_named(const char *named) XL_MUST_USE;
 bool xl_plugin_word(const char *named);         /* one of tpu, cuda, cpu: a kind of plugin, not a file */
 /* Which devices a plugin is for, by its file name: "tpu", "cuda", "rocm", "cpu"; NULL if the name does not say. */
 const char *xl_plugin_kind(const char *path);

@@ -7,6 +7,7 @@
 #include "base/word.h"
 #include "base/yaml.h"
 #include "lane/run.h"
+#include "pjrt/plugin.h"
 #include "train/step.h"
 
 typedef enum {
@@ -130,7 +131,7 @@ static xl_error *ints(xl_config *c, xl_str v, const char *key)
         int64_t i;
         xl_str word = xl_str_trim(xl_str_cut(&v, ','));
         if (!xl_str_i64(word, &i) || i < 1)
-            return XL_ERR(INVALID, "%s: \"%.*s\" is not a positive number", key, XL_FMT(word));
+            return XL_ERR(INVALID, "%s: '%.*s' is not a positive number", key, XL_FMT(word));
         if (c->data.nbucket == XL_BUCKETS_MAX)
             return XL_ERR(INVALID, "%s: more than %d", key, XL_BUCKETS_MAX);
         if (c->data.nbucket && c->data.buckets[c->data.nbucket - 1] >= i)
@@ -146,7 +147,7 @@ static xl_error *unknown(xl_str key)
     for (int i = 0; i < NROW; i++)
         if (key.n && strlen(rows[i].key) > key.n && rows[i].key[key.n] == '.' &&
             !memcmp(rows[i].key, key.p, key.n))
-            return XL_ERR(INVALID, "\"%.*s\" is a group of keys, such as %s", XL_FMT(key), rows[i].key);
+            return XL_ERR(INVALID, "'%.*s' is a group of keys, such as %s", XL_FMT(key), rows[i].key);
     const char *near = NULL;
     size_t best = 5;
     for (int i = 0; i < NROW; i++) {
@@ -158,8 +159,8 @@ static xl_error *unknown(xl_str key)
         if (d < best)
             best = d, near = rows[i].key;
     }
-    return near ? XL_ERR(INVALID, "unknown key \"%.*s\"; did you mean \"%s\"?", XL_FMT(key), near)
-                : XL_ERR(INVALID, "unknown key \"%.*s\"; docs/train.md lists the keys", XL_FMT(key));
+    return near ? XL_ERR(INVALID, "unknown key '%.*s'; did you mean '%s'?", XL_FMT(key), near)
+                : XL_ERR(INVALID, "unknown key '%.*s'; docs/train.md lists the keys", XL_FMT(key));
 }
 
 /* "mesh.data" is one entry; "mesh" alone is all of them, "data=2, model=4" or "{data: 2, model: 4}", and empty for
@@ -171,7 +172,7 @@ static xl_error *pairs(xl_arena *a, xl_pairs *out, const char *row, xl_str key, 
     if (key.n > n) {
         xl_pair one = { xl_str_dup(a, (xl_str){ key.p + n + 1, key.n - n - 1 }), xl_str_dup(a, v), where };
         if (!one.key.n || !v.n)
-            return XL_ERR(INVALID, "%.*s: \"%.*s\" says nothing", XL_FMT(key), XL_FMT(v));
+            return XL_ERR(INVALID, "%.*s: '%.*s' says nothing", XL_FMT(key), XL_FMT(v));
         for (uint32_t i = 0; i < out->n; i++)
             if (xl_str_eq(out->p[i].key, one.key)) {
                 out->p[i] = one;
@@ -188,7 +189,7 @@ static xl_error *pairs(xl_arena *a, xl_pairs *out, const char *row, xl_str key, 
         xl_str name = xl_str_trim(xl_str_cut(&value, memchr(value.p, '=', value.n) ? '=' : ':'));
         for (uint32_t i = 0; i < out->n; i++)
             if (xl_str_eq(out->p[i].key, name))
-                return XL_ERR(INVALID, "%s: \"%.*s\" is there twice", row, XL_FMT(name));
+                return XL_ERR(INVALID, "%s: '%.*s' is there twice", row, XL_FMT(name));
         xl_error *err = pairs(a, out, row, xl_strf(a, "%s.%.*s", row, XL_FMT(name)), value, where);
         if (err)
             return err;
@@ -203,6 +204,16 @@ static xl_error *in_range(const row *r, double v)
         return NULL;
     return XL_ERR(INVALID, "%s is %g: it takes a number %s %g and below %g", r->key, v,
                   r->above ? "above" : "of at least", r->least, XL_CONFIG_MAX);
+}
+
+/* After what is wrong with a number, one that is right: the default. */
+static xl_error *as_in(xl_error *err, const row *r)
+{
+    const xl_config c = defaults();
+    const char *at = (const char *)&c + r->at;
+    if (r->k == INT)
+        return xl_error_next(err, "as in %s=%lld, the default", r->key, (long long)*(const int64_t *)(const void *)at);
+    return xl_error_next(err, "as in %s=%g, the default", r->key, *(const double *)(const void *)at);
 }
 
 static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char *where)
@@ -223,7 +234,7 @@ static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char
         case INT:
             err = xl_str_whole(v, strncmp(rows[i].key, "model.", 6) ? INT64_MAX : INT32_MAX, &n);
             if (err)
-                return xl_error_wrap(err, "%s", rows[i].key);
+                return as_in(xl_error_wrap(err, "%s", rows[i].key), &rows[i]);
             *(int64_t *)(void *)at = n;
             if ((double)n < rows[i].least)
                 err = XL_ERR(INVALID, "%s is %lld: it takes a number of at least %g", rows[i].key, (long long)n,
@@ -231,7 +242,7 @@ static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char
             return err;
         case NUM:
             if (!xl_str_f64(v, &f))
-                return XL_ERR(INVALID, "%s: \"%.*s\" is not a number", rows[i].key, XL_FMT(v));
+                return as_in(XL_ERR(INVALID, "%s: '%.*s' is not a number", rows[i].key, XL_FMT(v)), &rows[i]);
             *(double *)(void *)at = f;
             return in_range(&rows[i], f);
         case BOOL: case FLAG: case FLAG_AUTO:
@@ -240,7 +251,7 @@ static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char
                 return NULL;
             }
             if (!xl_str_is(v, "true") && !xl_str_is(v, "false"))
-                return XL_ERR(INVALID, "%s: \"%.*s\" is %s true nor false", rows[i].key, XL_FMT(v),
+                return XL_ERR(INVALID, "%s: '%.*s' is %s true nor false", rows[i].key, XL_FMT(v),
                               rows[i].k == FLAG_AUTO ? "neither auto nor" : "neither");
             if (rows[i].k != BOOL)
                 *(int *)(void *)at = v.p[0] == 't';
@@ -297,6 +308,8 @@ static xl_error *check(const xl_config *c)
     xl_error *err = xl_model_check(&c->model);
     if (err)
         return err;
+    if (c->device && (err = xl_plugin_named(c->device)))
+        return xl_error_wrap(err, "device");
     if (!c->data.train)
         return XL_ERR(INVALID, "data.train is not set: the file to train on, as in data.train=book.txt");
     int64_t longest = c->data.nbucket ? c->data.buckets[c->data.nbucket - 1] : c->data.time;
