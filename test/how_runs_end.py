@@ -51,7 +51,7 @@ def _():
 def _():
     folder, _ = python("crashed", STEPS % "os.kill(os.getpid(), signal.SIGSEGV)", status=139)
     text = xlane("classify", folder)
-    assert "crashed (host): " in text and "faulthandler" in text and "killed" not in text, text
+    assert "crashed (host): " in text and "faulthandler" in text and "killed" not in text and "the last in" not in text, text
 
 
 @check("W6_an_error_of_its_own_and_none")

@@ -95,7 +95,16 @@ def _():
     assert "others" not in before, before
     xlane("resume", "--quiet", first)                      # nothing is left to do
     (again,) = glob.glob(f"{TMP}/{first}/receipt-*.json")
-    assert f"others    {first}/{os.path.basename(again)}\n" in xlane("receipt", "show", first).stdout
+    shown = xlane("receipt", "show", first).stdout         # of the one that did something
+    assert f"others    {first}/{os.path.basename(again)}\n" in shown and shown.splitlines()[0] == before.splitlines()[0]
+    xlane("resume", "--quiet", run, "train.steps=%d" % (json.load(open(run + "/run.json"))["step"] + 3))
+    shown = xlane("receipt", "show", run).stdout           # finished since
+    assert "exit status 4" not in shown.splitlines()[0] and f"others    {run}/receipt.json\n" in shown, shown
+    assert fact(json.loads(xlane("receipt", "show", run, "--json").stdout))["exit_status"] == "0"
+    assert xlane("receipt", "verify", run).stdout.startswith("sound: ")
+    page = os.path.join(TMP, "resumed.html")
+    xlane("report", "--out", page, run)
+    assert "exit status 4" not in open(page).read()
     r = json.loads(open(again).read())
     assert r["proof"] == "not observed" and r["why"].startswith("no step was trained: all were done before"), r
 

@@ -7,14 +7,18 @@
 #include "cli/cli.h"
 #include "lane/run.h"
 
-/* A file, a run's folder, or what `explain` calls a run. */
+/* A file, or the newest of a run's folder, or of what `explain` calls a run. */
 static xl_error *find(xl_arena *a, const char *word, char **path)
 {
-    if (xl_file_stat(word, NULL)) {
-        *path = xl_str_c(a, xl_str_of(word));
-        return NULL;
-    }
-    return xl_error_next(xl_run_find(a, word, path), "a receipt's file can be named too");
+    xl_error *err = NULL;
+    xl_file_info info;
+    *path = xl_str_c(a, xl_str_of(word));
+    if (!xl_file_stat(word, &info))
+        XL_DO(xl_error_next(xl_run_find(a, word, path), "a receipt's file can be named too"));
+    if (xl_file_stat(*path, &info) && info.dir)
+        *path = xl_str_c(a, xl_str_of(xl_receipt_newest(a, *path)));
+out:
+    return err;
 }
 
 static void put_pass(xl_buf *b, const char *word, const xl_node *p)
@@ -86,14 +90,11 @@ static const char *restored(xl_str method)
 /* A training run leaves one each time that it goes on. */
 static void put_others(xl_arena *a, xl_buf *b, const char *path)
 {
-    xl_file_info info;
-    xl_str *names = NULL, dir = xl_file_stat(path, &info) && info.dir ? xl_str_of(path) : xl_path_dir(xl_str_of(path)),
-           own = info.dir ? XL_STR("receipt.json") : xl_path_base(xl_str_of(path));
+    xl_str *names = NULL, dir = xl_path_dir(xl_str_of(path)), own = xl_path_base(xl_str_of(path));
     size_t n = 0, shown = 0;
     xl_error_free(xl_dir_list(a, xl_str_c(a, dir), &names, &n));
     for (size_t i = 0; i < n; i++)
-        if (xl_str_starts(names[i], XL_STR("receipt")) && xl_str_ends(names[i], XL_STR(".json")) &&
-            !xl_str_eq(names[i], own))
+        if (xl_receipt_name(names[i]) && !xl_str_eq(names[i], own))
             xl_buf_printf(b, "%s%s/%.*s", shown++ ? ", " : "others    ", xl_str_c(a, dir), XL_FMT(names[i]));
     xl_buf_puts(b, shown ? "\n" : "");
 }
@@ -232,11 +233,13 @@ XL_VERB(receipt) = {
     .args = "show [RUN] | diff RUN RUN | verify [RUN]",
     .help = "what a run proved, with which versions, and how long that holds",
     .more =
-        "Every run writes a receipt.json into its folder, once. `verify` fails if it was edited; `diff` exits with 1 "
-        "if two\n"
-        "receipts differ. A receipt is about viability: that the lane starts, compiles, restores and runs. It says "
-        "nothing about\n"
-        "the quality of the trained model.",
+        "Every run writes a receipt.json into its folder, once, and another each time that it is resumed: the newest "
+        "is\n"
+        "shown, and the others are listed. `verify` fails if it was edited; `diff` exits with 1 if two receipts "
+        "differ. A\n"
+        "receipt is about viability: that the lane starts, compiles, restores and runs. It says nothing about the "
+        "quality of\n"
+        "the trained model.",
     .example = "xlane receipt show last\nxlane receipt diff RUN1 RUN2",
     .min = 1,
     .max = 3,

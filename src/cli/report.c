@@ -160,8 +160,8 @@ static xl_error *gather(xl_arena *a, const char *word, story *s)
     s->mark = xl_run_mark(a, s->dir);
     s->run = json_file(a, s->dir, "run.json");
     s->ladder = json_file(a, s->dir, "ladder.json");
-    if (xl_file_stat(xl_path_join(a, s->dir, "receipt.json"), NULL)) {
-        xl_error *bad = xl_receipt_read(a, xl_path_join(a, s->dir, "receipt.json"), &s->receipt);
+    if (xl_file_stat(xl_receipt_newest(a, s->dir), NULL)) {
+        xl_error *bad = xl_receipt_read(a, s->dir, &s->receipt);
         if (bad)
             s->receipt_trouble = xl_str_c(a, xl_str_of(xl_error_message(bad)));
         xl_error_free(bad);

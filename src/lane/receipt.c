@@ -388,13 +388,45 @@ xl_str xl_receipt_words(xl_arena *a, const xl_node *r)
                    XL_FMT(xl_str_is(claim, "none") ? XL_STR("so it proves nothing") : claim));
 }
 
+const char *xl_receipt_newest(xl_arena *a, const char *dir)
+{
+    xl_str *names = NULL;
+    xl_str made[2] = { 0 };              /* of the newest so far, by whether something ran */
+    double at[2] = { 0 };
+    const char *best[2] = { NULL, NULL };
+    size_t n = 0;
+    xl_error_free(xl_dir_list(a, dir, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        xl_node *r = NULL;
+        xl_file_info info;
+        const char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
+        if (!xl_receipt_name(names[i]) || !xl_file_stat(path, &info) || info.dir)
+            continue;
+        xl_error_free(xl_receipt_read(a, path, &r));
+        xl_str when = xl_node_text(r, "made");
+        int ran = r && !xl_node_is(r, "proof", "not observed");
+        int order = best[ran] ? xl_str_cmp(when, made[ran]) : 1;
+        if (order > 0 || (!order && info.mtime >= at[ran])) {
+            best[ran] = path;
+            made[ran] = when;
+            at[ran] = info.mtime;
+        }
+    }
+    return best[1] ? best[1] : best[0] ? best[0] : xl_path_join(a, dir, "receipt.json");
+}
+
+bool xl_receipt_name(xl_str name)
+{
+    return xl_str_starts(name, XL_STR("receipt")) && xl_str_ends(name, XL_STR(".json"));
+}
+
 xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out)
 {
     xl_error *err = NULL;
     xl_file_info info;
     xl_str text;
     if (xl_file_stat(path, &info) && info.dir)
-        path = xl_path_join(a, path, "receipt.json");
+        path = xl_receipt_newest(a, path);
     *out = NULL;
     xl_str unended =
         xl_file_stat(path, NULL) ? (xl_str){ "", 0 } : xl_run_unended(a, xl_str_c(a, xl_path_dir(xl_str_of(path))));

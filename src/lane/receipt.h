@@ -39,7 +39,10 @@ typedef struct {
 
 /* Writes `path` (NULL: receipt.json in the run's folder). EXISTS where there is one already. */
 xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *path) XL_MUST_USE;
-/* Reads one, or the receipt.json of a folder. DATA_LOSS when its checksum does not fit; *out is then still what it
+bool xl_receipt_name(xl_str name);           /* receipt.json, or one of a run that was resumed */
+/* Of a run's folder the newest whose run did something, else the newest; receipt.json where there is none. */
+const char *xl_receipt_newest(xl_arena *a, const char *dir);
+/* Reads one, or the newest of a folder. DATA_LOSS when its checksum does not fit; *out is then still what it
  * says. */
 xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out) XL_MUST_USE;
 

@@ -160,9 +160,8 @@ xl_failure xl_retry_signal(int sig)
         .cause = crash ? "crashed" : "killed",
         .verdict = crash ? XL_RETRY_FIX : XL_RETRY_HERE,
         .boundary = XL_AT_HOST,
-        .text = crash ? "the process crashed: run it with `python -X faulthandler` for the line; what it was executing "
-                        "is the last in "
-                        "`xlane explain`"
+        .text = crash ? "the process crashed: run it with `python -X faulthandler`, which prints the line of each "
+                        "thread; whether a device was at work then is not recorded"
                 : sig == SIGKILL ? "somebody, a scheduler, or the kernel for want of host memory ended it: dmesg or "
                                    "the scheduler's log tell; "
                                    "where it was memory, take a smaller batch or loader"
