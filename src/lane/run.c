@@ -13,6 +13,7 @@
 #include "base/journal.h"
 #include "base/proc.h"
 #include "base/time.h"
+#include "base/word.h"
 #include "lane/gaps.h"
 #include "lane/kept.h"
 
@@ -651,6 +652,17 @@ xl_str xl_run_state(xl_arena *a, const char *dir, bool *going)
                             : XL_STR("ended");
 }
 
+/* Of `xlane train`, which has no launcher that outlives it. */
+static xl_str trained_unended(xl_arena *a, const char *dir, xl_str began)
+{
+    if (xl_run_going(a, dir))
+        return xl_strf(a, "it began at %.*s and trains on", XL_FMT(began));
+    return xl_strf(a,
+                   "it began at %.*s, and nothing recorded how it ended: `xlane train` was killed, ended by a second "
+                   "signal, or could not write; `xlane resume %s` goes on from the newest checkpoint, or from step 0",
+                   XL_FMT(began), xl_word_of(a, dir));
+}
+
 xl_str xl_run_unended(xl_arena *a, const char *dir)
 {
     xl_run_info info = xl_run_about(a, dir);
@@ -661,6 +673,8 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
                        (long long)end.signal, strsignal((int)end.signal));
     if (end.unwritten)
         return xl_strf(a, "it ended with status %lld, and run.json could not be written then", (long long)end.status);
+    if (!end.known && xl_node_is(info.json, "kind", "train"))
+        return trained_unended(a, dir, xl_node_text(info.json, "started"));
     if (!pid || pid->i <= 0 || end.known)
         return (xl_str){ "", 0 };
     if (xl_pid_alive(pid->i))

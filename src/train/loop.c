@@ -29,11 +29,15 @@ static volatile sig_atomic_t asked, ranked; /* ranked: this process is one of se
 static const int heeded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 enum { HEEDED = sizeof heeded / sizeof *heeded };
 
+static xl_str second;                    /* what is said at a second one: made before, for a handler may only write */
+
 static void on_signal(int sig)
 {
     /* A terminal that is gone says so more than once; a scheduler tells a rank, and its launcher tells it again. */
-    if (asked && sig != SIGPIPE && sig != SIGHUP && !(ranked && sig == SIGTERM))
+    if (asked && sig != SIGPIPE && sig != SIGHUP && !(ranked && sig == SIGTERM)) {
+        (void)!write(STDERR_FILENO, second.p, second.n);
         _exit(128 + sig);
+    }
     if (!asked)
         asked = sig;
 }
@@ -1163,6 +1167,11 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     phase_done(&l, opts->dir ? "checkpoint" : "files", 0);
     out->from = l.step;
     announce(&l, dir);
+    second = l.leads ? xl_strf(a,
+                               "\nended by a second signal: nothing was saved after the newest checkpoint; go on from "
+                               "there, or from step 0, with: xlane resume %s\n",
+                               xl_word_of(a, dir))
+                     : XL_STR("");
     listen(was);
     heard = true;
     if (l.job)
