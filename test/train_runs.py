@@ -112,25 +112,26 @@ def _():
 @checked("a_training_run_that_was_cut_off_is_said_to_be")
 def _():
     for name, signals, status in ("killed", [signal.SIGKILL], -9), ("twice-asked", [signal.SIGINT, signal.SIGTERM],
-        143), \
-            ("asked", [signal.SIGINT], 4):
+        128), \
+            ("interrupted", [signal.SIGINT], 4):
         p = subprocess.Popen([XLANE, "train", *SMALL, "name=" + name, "train.steps=10000000"], cwd=TMP, env=ENV,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 300
         while time.monotonic() < until and not glob.glob(TMP + f"/runs/*-{name}/checkpoints/*.ok"):
             time.sleep(0.02)
         (run,) = glob.glob(TMP + f"/runs/*-{name}")
-        assert "this run goes on: it began at " in xlane("explain", run).stdout
+        told = xlane("explain", run).stdout
+        assert "this run goes on: it began at " in told, told
         for s in signals:
             p.send_signal(s)
         _, err = p.communicate(timeout=300)
-        assert p.returncode == status, (p.returncode, err)
+        either = (128 + signal.SIGINT, 128 + signal.SIGTERM)   # both were there: the system says which comes second
+        assert p.returncode == status or (status == 128 and p.returncode in either), (p.returncode, err)
         assert ("\nended by a second signal: nothing was saved after the newest checkpoint; go on from there, or from "
-                f"step 0, with: xlane resume runs/{os.path.basename(run)}\n" in err) == (status == 143), err
+                f"step 0, with: xlane resume runs/{os.path.basename(run)}\n" in err) == (status == 128), err
         cut = "nothing recorded how it ended: `xlane train` was killed, ended by a second signal, or could not write"
-        assert (cut in xlane("explain", run).stdout) == (status != 4), xlane("explain", run).stdout
-        assert (cut in xlane("classify", run, code=1).stderr) == (status != 4)
-        assert "goes on: " not in xlane("explain", run).stdout
+        told, judged = xlane("explain", run).stdout, xlane("classify", run, code=1).stderr
+        assert (cut in told) == (cut in judged) == (status != 4) and "goes on: " not in told, (name, told, judged)
 
 
 def lost(*words, under=()):

@@ -319,7 +319,9 @@ def changed_training_data_are_said_on_resume():
     run, _ = train(f"data.train={data}", "train.steps=10", "runs=data")
     assert "training data" not in xlane("resume", "--quiet", run, "train.steps=11").stderr
     os.utime(data, (1, 1))
-    assert "were written again" in xlane("resume", "--quiet", run, "train.steps=12").stderr
+    said = xlane("resume", "--quiet", run, "train.steps=12").stderr
+    assert "were written again" in said and ", 20000 bytes of 1970-01-01T00:00:01Z now; size and samples" in said, said
+    assert "sample " not in said, said
     raw = bytearray(open(data, "rb").read())
     raw[0] ^= 1
     open(data, "wb").write(raw)

@@ -121,8 +121,9 @@ static xl_error *show(const xl_cli *cli, const char *path)
                   *owners = xl_node_get(r, "owners");
     xl_str passing = xl_node_text(rungs, "first_passing"), failing = xl_node_text(rungs, "next_failing");
     if (passing.n || failing.n)
-        xl_buf_printf(&b, "rungs     first that passed: %.*s; first that failed after it: %.*s\n",
-                      XL_FMT(passing.n ? passing : XL_STR("none")), XL_FMT(failing));
+        xl_buf_printf(&b, "rungs     first that passed: %.*s; %s%.*s\n",
+                      XL_FMT(passing.n ? passing : XL_STR("none")),
+                      xl_str_starts(failing, XL_STR("none")) ? "failed: " : "first that failed: ", XL_FMT(failing));
     const xl_node *each = xl_node_get(rungs, "each");
     for (size_t i = 0; each && i < each->n; i++)
         put_rung(&b, each->kid[i]);

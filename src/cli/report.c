@@ -1005,9 +1005,10 @@ XL_VERB(report) = {
     .args = "[RUN ...] [--follow] [--out=FILE]",
     .help = "write an HTML report of a run, or of several side by side",
     .more = "Of the newest run, if none is named. Loss and step time, where the time went, each compile with its "
-            "cause, memory, cache, ladder and receipt. "
-            "The file needs\n"
-            "neither network nor scripts, follows the reader's light or dark setting, and can be printed.",
+            "cause, memory,\n"
+            "cache, ladder and receipt. The file needs neither network nor scripts, follows the reader's light or dark "
+            "setting,\n"
+            "and can be printed.",
     .example = "xlane report last\n"
                "xlane report RUN1 RUN2 --out=two.html",
     .opts = opts,

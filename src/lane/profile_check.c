@@ -68,10 +68,11 @@ xl_error *xl_profile_budget(xl_arena *a, const xl_profile *p, xl_host_budget *ou
         return XL_ERR(EXHAUSTED,
                       "this host has %.*s of memory; the premapped buffer wants %.*s (%.*s), the data loader keeps "
                       "%.*s and %.*s are left "
-                      "to the system: at most %llu bytes remain for TPU_PREMAPPED_BUFFER_SIZE; set "
-                      "device.premapped_buffer to that or less",
+                      "to the system: at most %.*s remain for TPU_PREMAPPED_BUFFER_SIZE; set "
+                      "device.premapped_buffer to %llu or less",
                       XL_FMT(gib(a, host)), XL_FMT(gib(a, out->premapped)), XL_FMT(s->origin),
-                      XL_FMT(gib(a, out->loader)), XL_FMT(gib(a, out->headroom)), (unsigned long long)room);
+                      XL_FMT(gib(a, out->loader)), XL_FMT(gib(a, out->headroom)), XL_FMT(gib(a, room)),
+                      (unsigned long long)room);
     }
     return NULL;
 }

@@ -655,7 +655,7 @@ xl_error *xl_ckpt_newest(xl_arena *a, const char *run, char **path, int64_t *ste
     }
     if (passed)
         xl_buf_str(passed, xl_buf_view(&why));
-    else if (*path && why.n)
+    if (*path && why.n)
         XL_LOG(WARN, "passed over: %.*s", XL_FMT(xl_str_trim(xl_buf_view(&why))));
     if (n && !*path)
         err = XL_ERR(DATA_LOSS, "no checkpoint in %s can be read:\n%.*s", dir, XL_FMT(xl_str_trim(xl_buf_view(&why))));

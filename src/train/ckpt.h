@@ -47,8 +47,8 @@ typedef struct {
 } xl_ckpt_info;
 /* All checkpoints of a folder, the oldest first, each read in full. A marker without its file counts as missing. */
 xl_error *xl_ckpt_list(xl_arena *a, const char *dir, xl_ckpt_info **out, size_t *n) XL_MUST_USE;
-/* The newest intact checkpoint of the run in `dir`; NULL if it never saved one. Newer damaged ones are listed in
- * `passed` (may be NULL: they are logged), a line each. If the run has or had some and none is intact: DATA_LOSS, which
+/* The newest intact checkpoint of the run in `dir`; NULL if it never saved one. Newer damaged ones are logged, and
+ * listed in `passed` (may be NULL), a line each. If the run has or had some and none is intact: DATA_LOSS, which
  * names them. */
 xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *step, xl_buf *passed) XL_MUST_USE;
 /* That error with what to do in a line of its own; others as they are. */

@@ -655,6 +655,23 @@ static xl_error *save(loop *l)
     return NULL;
 }
 
+/* "20000 bytes of 2026-11-20T00:12:31Z", of xl_data_identity; itself where it is none. */
+static xl_str identity_words(xl_arena *a, xl_str identity)
+{
+    const xl_str size = XL_STR("size "), modified = XL_STR("; modified ");
+    int64_t bytes;
+    double at;
+    char when[XL_TIME_ISO];
+    xl_str rest = identity, head = xl_str_cut(&rest, ',');
+    const char *time = rest.n ? memmem(rest.p, rest.n, modified.p, modified.n) : NULL;
+    if (!time || !xl_str_starts(head, size) || !xl_str_i64((xl_str){ head.p + size.n, head.n - size.n }, &bytes))
+        return identity;
+    time += modified.n;
+    if (!xl_str_f64((xl_str){ time, (size_t)(rest.p + rest.n - time) }, &at))
+        return identity;
+    return xl_strf(a, "%lld bytes of %s", (long long)bytes, xl_time_iso(at, when));
+}
+
 /* The data that a run goes on with should be the data that it began with. */
 static void check_data(loop *l, const char *dir)
 {
@@ -664,10 +681,10 @@ static void check_data(loop *l, const char *dir)
     before = n && n->kind == XL_NODE_STR ? n->s : (xl_str){ 0 };
     if (!before.n || xl_str_eq(before, now))
         return;
-    xl_str x = before, y = now;
+    xl_str x = before, y = now, was_of = identity_words(l->a, before), is_of = identity_words(l->a, now);
     bool touched = xl_str_eq(xl_str_cut(&x, ';'), xl_str_cut(&y, ';')); /* all but the time */
     fprintf(l->say, "the training data %s since the run began: %.*s then, %.*s now%s\n",
-            touched ? "were written again" : "have changed", XL_FMT(before), XL_FMT(now),
+            touched ? "were written again" : "have changed", XL_FMT(was_of), XL_FMT(is_of),
             touched ? "; size and samples are the same"
                     : "; the losses are not those of a run that was never interrupted");
     xl_event e;
@@ -698,11 +715,8 @@ static xl_error *find_checkpoint(loop *l, const char *dir, bool from_scratch, bo
     if (!l->leads)
         return told_checkpoint(l, path, at);
     xl_error *err = xl_ckpt_newest(l->a, dir, path, at, &passed);
-    if (passed.n) {
+    if (passed.n)
         note_text(l, "checkpoint_damaged", "error", passed.p);
-        if (!err)
-            fprintf(l->say, "passed over: %.*s\n", XL_FMT(xl_str_trim(xl_buf_view(&passed))));
-    }
     if (err && from_scratch && xl_error_code(err) == XL_CODE_DATA_LOSS) {
         fprintf(l->say, "%s\n--from-scratch was given: the run begins again at step 0\n", xl_error_message(err));
         xl_error_free(err);

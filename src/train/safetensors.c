@@ -281,8 +281,8 @@ xl_error *xl_safetensors_open(const char *path, xl_safetensors *s)
         end += sorted[i].bytes;
     }
     if (end != s->bytes) {
-        err = XL_ERR(DATA_LOSS, "%s: %llu bytes follow the last tensor, and belong to none", path,
-                     (unsigned long long)(s->bytes - end));
+        err = XL_ERR(DATA_LOSS, "%s: something was appended after its last tensor (%llu byte%s)", path,
+                     (unsigned long long)(s->bytes - end), s->bytes - end == 1 ? "" : "s");
         goto out;
     }
     return NULL;
