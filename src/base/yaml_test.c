@@ -96,7 +96,9 @@ TEST(yaml_bombs_are_refused)
 TEST(yaml_mistakes_have_a_place)
 {
     CHECK(strstr(as_json("a: 1\na: 2\n"), "t:2: a: the key is there twice, first on line 1"));
-    CHECK(strstr(as_json("a: [1\nb: 2\n"), "t:2:"));
+    CHECK(strstr(as_json("a: [1\nb: 2\n"), "t:1:4: while parsing a flow sequence"));
+    CHECK(strstr(as_json("a: [1\nb: 2\n"), "; it shows at line 2"));
+    CHECK(strstr(as_json("a: 1\nb: 2: 3\n"), "t:2:") && !strstr(as_json("a: 1\nb: 2: 3\n"), "it shows at"));
     CHECK(strstr(as_json("a: 1\n--- \nb: 2\n"), "a second document"));
     CHECK(strstr(as_json("? [x]\n: 1\n"), "a key must be"));
     CHECK(strstr(as_json("a: \"\xff\""), "t:"));

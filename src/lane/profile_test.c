@@ -155,7 +155,8 @@ TEST(premapped_buffers_are_checked_against_the_host) /* L6 */
     CHECK_INT(b.premapped, (int64_t)4 << 30);
     put("m", "device:\n  premapped_buffer: 8GiB\n  loader_memory: 8GiB\n  headroom: 2GiB\n");
     CHECK_OK(xl_profile_effective(&a, "m", &p));
-    CHECK_ERR(xl_profile_budget(&a, &p, &b), "at most 6442450944 bytes");
+    CHECK_ERR(xl_profile_budget(&a, &p, &b),
+              "at most 6.00 GiB remain for TPU_PREMAPPED_BUFFER_SIZE; set device.premapped_buffer to 6442450944");
     put("m", "device:\n  premapped_buffer: 5000\n");
     CHECK_OK(xl_profile_effective(&a, "m", &p));
     CHECK_ERR(xl_profile_budget(&a, &p, &b), "the next one that is: 8192");
