@@ -163,10 +163,17 @@ for i in range(20):
                 f.seek(100)
                 f.write(b"?")
         err, explain, top = go("damaged", runs)
-        assert err.count("its entry in the cache cannot be used: ") == 1 and "xlane cache verify" in err, err
-        unusable = "%d programs were compiled again, for the entries in the cache could not be used"
+        assert err.count("its cache entry cannot be used: ") == 1 and "xlane cache verify" in err and ".xle: " in err, err
+        unusable = "%d programs were compiled again, because their cache entries could not be used"
         assert unusable % len(entries) in explain, explain
         assert "_lambda compiled, which the cache had lost" in top, top
+    for entry in glob.glob(os.path.join(cache, "??", "*.xle")):
+        with open(entry, "ab") as f:
+            f.write(b"?")
+    subprocess.run([XLANE, "cache", "prune", "--cache", cache], check=True, capture_output=True, env=ENV)
+    err, explain, top = go("removed", "runs-losing")         # there is none that could not be used
+    assert "cannot be used" not in err and err.count("its cache entry was removed earlier: ") == 1, err
+    assert "cache verify" not in err, err
     subprocess.run([XLANE, "cache", "prune", "--max", "1", "--cache", cache], check=True, capture_output=True, env=ENV)
     err, explain, top = go("dropped", "runs-losing")
     assert "cannot be used" not in err, err

@@ -566,6 +566,30 @@ def pipes_and_links_in_a_cache_neither_hang_nor_are_followed():
     guarded(3, name="fifo")
 
 
+@check
+def what_is_damaged_of_a_cache_besides_its_entries_is_found_and_removed():
+    guarded(3, name="notes")
+    cache = os.path.join(TMP, "cache-notes")
+    verify = lambda code: xlane("cache", "verify", "--cache", cache, code=code).stdout
+    assert "; 0 bad" in verify(0) and "BAD" not in verify(0)
+    entry, = glob.glob(os.path.join(cache, "??", "*.xle"))[:1]
+    xlane("cache", "prune", "--max", "1", "--cache", cache)     # makes removed.log
+    assert "; 0 bad" in verify(0)
+    files = sorted(glob.glob(os.path.join(cache, "near", "*"))) + [os.path.join(cache, n) for n in ("size",
+                                                                                                    "removed.log")]
+    for name in files:
+        text = bytearray(open(name, "rb").read())
+        text[20] ^= 0x40                                        # a hex digit or blank no longer
+        open(name, "wb").write(text)
+    said = verify(1)
+    assert all(os.path.relpath(f, cache) + "  BAD: " in said for f in files), (files, said)
+    assert len(json.loads(xlane("cache", "verify", "--json", "--cache", cache, code=1).stdout)["notes"]) == len(files)
+    _, p = guarded(3, name="notes")
+    assert "cannot be used" not in p.stderr and "removed earlier" not in p.stderr, p.stderr
+    xlane("cache", "prune", "--cache", cache)
+    assert "; 0 bad" in verify(0) and os.path.exists(entry)
+
+
 # ---- privacy ---------------------------------------------------------------------------------------------------------
 @check
 def folders_and_files_of_a_run_are_for_their_user_alone():

@@ -38,7 +38,8 @@ typedef struct {
     char *dir;
     bool lists;                                            /* its entries are lists of what to load ahead */
     xl_cache_entry *e;
-    size_t n, bad;
+    xl_cache_note *note;                                   /* damaged files that are no entries */
+    size_t n, nnote, bad;                                  /* bad: of both */
     uint64_t bytes;
 } part;
 
@@ -86,6 +87,8 @@ static xl_error *read_part(xl_arena *a, part *p)
         p->bad += p->e[i].bad != NULL;
         p->bytes += p->e[i].bytes;
     }
+    XL_DO(xl_cache_notes(a, p->dir, &p->note, &p->nnote));
+    p->bad += p->nnote;
 out:
     return err;
 }
@@ -115,6 +118,15 @@ static void put_entries(xl_json *j, const part *p)
         xl_json_end(j);
     }
     xl_json_end(j);
+    xl_json_key(j, "notes");
+    xl_json_list(j);
+    for (size_t i = 0; i < p->nnote; i++) {
+        xl_json_map(j);
+        xl_json_put_text(j, "file", p->note[i].file);
+        xl_json_put_text(j, "bad", p->note[i].bad);
+        xl_json_end(j);
+    }
+    xl_json_end(j);
 }
 
 static const char *noun(const part *p, size_t n)
@@ -138,6 +150,9 @@ static void say_part(xl_buf *b, const part *p, bool verify)
                       (double)e->bytes / 1024, e->compile_seconds * 1e3, xl_time_iso(e->used, iso),
                       XL_FMT(e->module.n ? e->module : XL_STR("?")), e->bad ? "  BAD: " : "", e->bad ? e->bad : "");
     }
+    for (size_t i = 0; i < p->nnote; i++)
+        xl_buf_printf(b, "%s  BAD: %s (no entry: runs ignore what is damaged in it)\n", p->note[i].file,
+                      p->note[i].bad);
 }
 
 static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
@@ -210,6 +225,7 @@ static xl_error *prune(const xl_cli *cli, const char *dir, size_t *removed, uint
         size_t went = 0;
         uint64_t bytes = 0;
         XL_DO(xl_cache_prune(cli->arena, p[i].dir, p[i].lists ? 0 : opt.max, &went, &bytes));
+        XL_DO(xl_cache_notes_prune(cli->arena, p[i].dir, &went));
         *removed += went;
         *freed += bytes;
     }
@@ -316,10 +332,11 @@ XL_VERB(cache) = {
     .args = "ls|list|verify|prune|export FILE|import FILE",
     .help = "the executable cache: list, verify, prune, export, import",
     .more =
-        "verify exits with 1 when an entry is damaged. ls, verify and prune go through the segments too: those of\n"
-        "`xlane run --cache-segment`, and \"ahead\", the lists of what commands load ahead (docs/guard.md).\n"
-        "export writes all valid entries into one file; import adds the entries of such a file, so that one host can\n"
-        "warm the caches of a fleet.",
+        "verify exits with 1 when an entry is damaged, or one of the folder's other files: size, removed.log, near/.\n"
+        "ls, verify and prune go through the segments too: those of `xlane run --cache-segment`, and \"ahead\", the\n"
+        "lists of what commands load ahead (docs/guard.md). export writes all valid entries into one file; import "
+        "adds\n"
+        "the entries of such a file, so that one host can warm the caches of a fleet.",
     .example = "xlane cache ls --cache /var/cache/xlane",
     .opts = opts,
     .min = 1,

@@ -383,9 +383,9 @@ static PJRT_Error *produce(guard_state *g, guard_compiling *c, bool cache)
                   XL_FMT(xl_buf_view(&c->why)));
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (!loaded && !strcmp(found.reason, "unreadable") && !atomic_flag_test_and_set(&said))
-        guard_say(
-            "%s is compiled, for its entry in the cache cannot be used: %s; `xlane cache verify` examines them all",
-            c->name, found.detail);
+        guard_say("%s is compiled again: its cache entry %s: %s%s", c->name,
+                  found.removed ? "was removed earlier" : "cannot be used", found.detail,
+                  found.removed ? "" : "; `xlane cache verify` checks the others");
     if (loaded) {
         c->args->executable = loaded;
         xl_metrics_count(g->metrics, named, XL_M_CachedCompile, 1);

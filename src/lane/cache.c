@@ -700,6 +700,7 @@ static xl_error *do_get(xl_arena *a, void *p)
         snprintf(out->detail, sizeof out->detail, "%s: %s", path, bad);
     } else if (gone) {
         out->reason = !strncmp(gone, "evicted", 7) ? "evicted" : "unreadable";
+        out->removed = true;
         snprintf(out->detail, sizeof out->detail, "%s", gone);
     } else {
         explain_miss(a, g->c, g->k, out);

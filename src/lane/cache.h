@@ -51,6 +51,7 @@ typedef struct {
     /* A miss: why ("first", "flags", "options", "plugin", "topology", "profile", "program", "evicted", "unreadable"),
      * and in words. */
     const char *reason;
+    bool removed;                                          /* "unreadable": the entry was, and is there no longer */
     char detail[512];
 } xl_cache_found;
 
@@ -95,6 +96,11 @@ xl_error *xl_cache_list(xl_arena *a, const char *dir, xl_cache_entry **out, size
 /* Removes damaged entries, left-over temporary files, and the least recently used beyond max_bytes. */
 xl_error *xl_cache_prune(xl_arena *a, const char *dir, uint64_t max_bytes, size_t *removed,
                          uint64_t *freed) XL_MUST_USE;
+/* The damaged ones of the other files that a run reads: `size`, `removed.log`, `near/`. A run ignores what is damaged
+ * of them; they only explain misses and keep the bound, and are made anew. */
+typedef struct { const char *file, *bad; } xl_cache_note;  /* below the folder; what is wrong with it */
+xl_error *xl_cache_notes(xl_arena *a, const char *dir, xl_cache_note **out, size_t *n) XL_MUST_USE;
+xl_error *xl_cache_notes_prune(xl_arena *a, const char *dir, size_t *removed) XL_MUST_USE; /* adds to *removed */
 /* One file with all sound entries, to warm another host; import checks and adopts them. */
 xl_error *xl_cache_export(xl_arena *a, const char *dir, const char *file, size_t *n) XL_MUST_USE;
 xl_error *xl_cache_import(xl_arena *a, const char *dir, const char *file, size_t *n) XL_MUST_USE;

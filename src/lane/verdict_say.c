@@ -271,9 +271,9 @@ static void say_lost(const xl_run_verdict *v, xl_buf *b)
     if (v->damaged)
         xl_buf_printf(
             b,
-            "%d program%s compiled again, for the entr%s in the cache could not be used; `xlane cache verify` "
-            "names those that are damaged still\n",
-            v->damaged, v->damaged == 1 ? " was" : "s were", v->damaged == 1 ? "y" : "ies");
+            "%d program%s compiled again, because %s could not be used; `xlane cache verify` checks the others\n",
+            v->damaged, v->damaged == 1 ? " was" : "s were",
+            v->damaged == 1 ? "its cache entry" : "their cache entries");
     if (v->dropped)
         xl_buf_printf(b, "%d program%s compiled again, for the cache had dropped %s to keep its size: --cache-max\n",
                       v->dropped, v->dropped == 1 ? " was" : "s were", v->dropped == 1 ? "it" : "them");
