@@ -266,7 +266,7 @@ def _():
         assert (opens in err) == (opens in text) == (name == "leaves"), (err, text)
         assert ("(1 ended without writing its last counts: " in err) == (name == "leaves"), err
         assert ("it was killed before it wrote its last counts" in err) == (name == "segv"), err
-        assert text.startswith("this run was ended by signal 11 (Segmentation fault): what ran is counted until"
+        assert text.startswith("this run was ended by signal 11 (Segmentation fault); its counts may miss the last two seconds"
                                if name == "segv" else "1 process of this run ended without writing its last"), text
     for name, how, status, ended in ("ends", "", 0, "exit status 0"), ("raises", "raise SystemExit(3)", 3,
         "exit status 3"):
@@ -535,10 +535,10 @@ def _():
     shown = xlane("receipt", "show", folder)
     none, said = "executions were not counted" in err, xlane("explain", folder)
     assert none or "at least" in err, err
-    assert (": what ran was not counted\n" in said) == none and (": what ran is counted until" in said) != none, said
+    assert ("; executions were not counted\n" in said) == none and ("; its counts may miss the" in said) != none, said
     folder, err = python("left", STEPS % "time.sleep(4)\nos._exit(7)", status=7, args=["--summary"])
     assert "at least 4" in err, err
-    assert "exit status 7: what ran is counted until two seconds before that\n" in xlane("explain", folder)
+    assert "exit status 7; its counts may miss the last two seconds\n" in xlane("explain", folder)
     assert re.search(r"restore +.*, (at least \d+ executed|executions not counted)\n", shown), shown
     folder, _ = python("whole", STEPS % "", args=["--summary"])
     assert re.search(r"restore +.*frontend's own, 4\d executed\n", xlane("receipt", "show", folder))

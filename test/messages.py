@@ -344,7 +344,7 @@ ROWS = [
      {"env": {"VIRTUAL_ENV": TMP + "/venv", "XLANE_PLUGIN": None}}),
     ("no_such_profile", ["run", "--profile=gpuu", "--cache=off", "--", "true"], 2,
      ["there is no profile 'gpuu'", "cuda-short, cuda, ", "tpu-v6e"], []),
-    ("probe_with_a_profile", ["probe", "--profile=cpu"], 0, ["the embedded device, named by"],
+    ("probe_with_a_profile", ["probe", "--profile=cpu"], 0, ["the embedded device, as"],
      ["as no other plugin"], {"env": {"XLANE_PLUGIN": None}}),
     ("nearly_a_plugin", ["probe", "--plugin=tpuu"], 2, ["did you mean 'tpu'?"], []),
     ("a_plugin_that_is_not_there", ["probe", "--plugin=/nope/x.so"], 1, ["check the path"], ["did you mean"]),

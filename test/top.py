@@ -99,7 +99,8 @@ def _():
     said, steps = re.search(r"([\d.]+) (ms|s) a step \(median\) .* waiting for the host ([\d.]+) (ms|s)", frame), \
         ended["processes"][0]["steps"]
     told = [float(said[k]) * (1e-3 if said[k + 1] == "ms" else 1) for k in (1, 3)]
-    assert abs(told[0] / steps["median"] - 1) < 0.01 and told[1] <= told[0] and "but for eager ops" not in frame, (frame, steps)
+    assert abs(told[0] / steps["median"] - 1) < 0.01 and told[1] <= told[0] and "eager ops aside" not in frame, (frame,
+        steps)
 
 
 @check("W13_killed_run_is_told_from_a_running_one")
@@ -137,7 +138,7 @@ def words_of(frame):
     shown = [("shape", r"; last \w+[^:]*: jit_step at [\d.]+ s, shape: "),
              ("again", r"  jit_step compiled again: shape"),
              ("constant", r"; last compile: jit_step at [\d.]+ s(, constant)?: constant 0\.5 -> 0\.7"),
-             ("compile", r"; last compile"), ("load", r"; last load"), ("eager", r"; last \w+ but for eager ops: "),
+             ("compile", r"; last compile"), ("load", r"; last load"), ("eager", r"; last \w+ \(eager ops aside\): "),
              ("of_cache", r"  jit_step loaded from a cache\n"), ("first", r"  jit_step compiled\n"),
              ("no_steps", r"pid \d+  no steps recorded\n"), ("median", r"  step 30  [\d.]+ ms a step \(median\)  "),
              ("waiting", r"  waiting for the host [\d.]+ ms\n"), ("unguarded", r"\nno process of it was guarded\n"),

@@ -236,8 +236,9 @@ static xl_error *check(const xl_cli *cli, const char *name)
     } else {
         for (size_t i = 0; i < n; i++)
             xl_buf_printf(&b, "%s  %.*s\n", f[i].fatal ? "wrong" : "note ", XL_FMT(f[i].text));
-        xl_buf_printf(&b, "%.*s: %zu wrong, %zu notes; flags checked against %s%s%s\n", XL_FMT(p.name), fatal,
-                      n - fatal, plugin ? plugin : "no plugin", frontend ? " and " : "", frontend ? frontend : "");
+        xl_buf_printf(&b, "%.*s: %zu wrong, %zu notes; flags %s%s%s%s\n", XL_FMT(p.name), fatal,
+                      n - fatal, plugin || frontend ? "checked against " : "not checked", plugin ? plugin : "",
+                      plugin && frontend ? " and " : "", frontend ? frontend : "");
         if (skipped)
             xl_buf_printf(&b, "not checked against the plugin: %s\n", skipped);
     }

@@ -235,7 +235,7 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
         xl_str text = detail && detail->n ? xl_node_text(detail->kid[0], "text") : XL_STR("");
         xl_str word = xl_event_again(e) ? xl_node_text(e, "reason") : XL_STR(""); /* as explain lists it */
         xl_buf_printf(b, "; last %s%s: %.*s at %.1f s", loads(e) ? "load" : "compile",
-                      p->last == e ? "" : " but for eager ops", XL_FMT(xl_node_text(e, "module")),
+                      p->last == e ? "" : " (eager ops aside)", XL_FMT(xl_node_text(e, "module")),
                       xl_node_num(e, "t", 0));
         if (word.n && !xl_str_starts(text, word)) /* "constant 0.1 -> 0.2" has it */
             xl_buf_printf(b, ", %.*s", XL_FMT(word));

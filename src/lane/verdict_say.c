@@ -51,8 +51,8 @@ void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
 {
     int refused = 0;
     const char *cut = !v->cut      ? ""
-                      : v->counted ? ": what ran is counted until two seconds before that"
-                                   : ": what ran was not counted";
+                      : v->counted ? "; its counts may miss the last two seconds"
+                                   : "; executions were not counted";
     for (size_t i = 0; i < v->nunit; i++)
         refused += v->unit[i]->refused; /* which is said, and why it ended */
     if (v->going)
@@ -200,6 +200,15 @@ static void say_waits(const xl_run_verdict *v, xl_buf *b)
     }
     for (size_t i = 0; i < v->nunit; i++) {
         const xl_run_unit *u = v->unit[i];
+        for (size_t k = 0; k < v->nevent; k++)
+            if (xl_node_is(v->event[k], "event", "sync") && xl_run_unit_of(v, v->event[k]) == u && u->waited) {
+                say_name(u->name, u->function, b);
+                xl_buf_printf(b, ": the host read a result of %s%llu of %llu steps before it started the next one; "
+                              "the remedy is at `sync` in `xlane explain`\n",
+                              xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->waited,
+                              (unsigned long long)u->runs);
+                break;
+            }
         if (!xl_unit_waits(u))
             continue;
         xl_str where = { "", 0 };                          /* of the fifth one */

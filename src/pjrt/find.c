@@ -215,7 +215,7 @@ static xl_error *by_name(xl_arena *a, const char *named, const char *how, xl_plu
 {
     if (strcmp(named, "cpu") == 0) {
         c->path = embedded(a);
-        c->why = xl_strf(a, "the embedded device, named by %s", how).p;
+        c->why = xl_strf(a, "the embedded device, %s", how).p;
         return c->path ? NULL
                        : XL_ERR(NOT_FOUND, "libxlane-cpu.so is beside neither this program nor libxlane.so: run ./x "
                                            "build, put it there, or name a plugin file");
@@ -232,7 +232,7 @@ static xl_error *by_name(xl_arena *a, const char *named, const char *how, xl_plu
         for (size_t i = 0; i < l.n; i++)
             if (kind_of(l.p[i]) == k || (env && *env && i == 0)) {
                 c->path = l.p[i];
-                c->why = xl_strf(a, "the first plugin for '%s', which %s asked for", named, how).p;
+                c->why = xl_strf(a, "the first plugin for '%s', %s", named, how).p;
                 return NULL;
             }
         return XL_ERR(NOT_FOUND,
@@ -245,7 +245,7 @@ static xl_error *by_name(xl_arena *a, const char *named, const char *how, xl_plu
         return unknown;
     /* A bare name is a file here: the loader must not go looking for it elsewhere. */
     c->path = strchr(named, '/') ? xl_str_c(a, xl_str_of(named)) : xl_strf(a, "./%s", named).p;
-    c->why = xl_strf(a, "named by %s", how).p;
+    c->why = how;
     return NULL;
 }
 
@@ -256,11 +256,11 @@ xl_error *xl_plugin_find(xl_arena *a, const xl_plugin_wish *wish, xl_plugin_choi
     size_t cap = 0;
     *out = (xl_plugin_choice){ 0 };
     if (wish && wish->named)
-        return by_name(a, wish->named, "an option or the configuration", out);
+        return by_name(a, wish->named, "as requested", out);
     if (env && *env)
-        return by_name(a, env, "XLANE_PLUGIN", out);
+        return by_name(a, env, "as XLANE_PLUGIN says", out);
     if (wish && wish->profile)
-        return by_name(a, wish->profile, "the profile", out);
+        return by_name(a, wish->profile, "as the profile says", out);
     python_plugins(&python);
     if (take(a, &python, "found in the Python of the environment", &cap, out))
         return NULL;
