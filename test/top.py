@@ -73,14 +73,22 @@ def _():
         assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument `x`: dimension 0 changed from 4 to 5",
                          frame), frame
         assert "newest events" in frame and "dtypes change" not in frame, frame
-        assert "no step has ended" not in frame, frame
+        assert "last step ended" not in frame, frame
+        said = xlane("runs", os.path.dirname(folder)) + xlane("explain", folder)
+        assert "running, last step" not in said and "the last step of" not in said, said
         os.kill(now["processes"][0]["pid"], signal.SIGSTOP)
         for name in os.listdir(folder):
             if name.startswith("steps-"):
                 os.utime(os.path.join(folder, name), (time.time() - 600, time.time() - 600))
         still = xlane("top", "--once", folder)
-        os.kill(now["processes"][0]["pid"], signal.SIGCONT)
-        assert "\n  no step has ended for 10 min\n" in still, still
+        pid = now["processes"][0]["pid"]
+        assert "\n  its last step ended 10 min ago; `py-spy dump --pid %d` shows where" % pid in still, still
+        late = json.loads(xlane("top", "--json", folder))["processes"][0]["seconds_since_last_step"]
+        assert 600 <= late < 900 > now["processes"][0]["seconds_since_last_step"] + 500, (late, now)
+        said, listed = xlane("explain", folder), xlane("runs", os.path.dirname(folder))
+        assert re.search(r"the last step of process %d, \d+ of jit_step, ended 10 min ago; `py-spy" % pid, said), said
+        assert "  running, last step 10 min ago  " in listed, listed
+        os.kill(pid, signal.SIGCONT)
         out = os.path.join(TMP, "follow.html")
         f = subprocess.Popen([XLANE, "report", folder, "--follow", "--out=" + out], env=environment(),
                              stdout=subprocess.PIPE, text=True)
@@ -144,7 +152,7 @@ def words_of(frame):
              ("waiting", r"  waiting for the host [\d.]+ ms\n"), ("unguarded", r"\nno process of it was guarded\n"),
              ("off", r"\nthe guard was off"), ("signal", r"with status 137, by signal 9 \(Killed\)\n"),
              ("status", r" ended after [\d.]+ s with status \d+"), ("running", r"  running\n|no step yet|a step  "),
-             ("gone", r"its processes are gone"), ("still", r"no step has ended"), ("failed", r"  program failed: "),
+             ("gone", r"its processes are gone"), ("still", r"its last step ended"), ("failed", r"  program failed: "),
              ("whose", r" s  rank \d"), ("memory", r"\nmemory of rank 0 device 0: [\d.]+ \w+ in use, peak ")]
     return {word for word, pattern in shown if re.search(pattern, frame)}
 

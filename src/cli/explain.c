@@ -248,6 +248,21 @@ static xl_error *not_recorded(xl_arena *a, const char *dir)
                   other ? other : "");
 }
 
+/* Of a run that goes on: processes that have ended no step for long. */
+static void put_idle(xl_arena *a, const char *dir, xl_buf *b)
+{
+    xl_step_times *t = NULL;
+    size_t n = 0;
+    xl_error_free(xl_steps_read(a, dir, &t, &n));
+    for (size_t i = 0; i < n; i++)
+        if (xl_steps_idle(&t[i]))
+            xl_buf_printf(b,
+                          "the last step of process %d, %llu of %.*s, ended %.*s; `py-spy dump --pid %d` shows where a "
+                          "Python program is\n",
+                          t[i].pid, (unsigned long long)t[i].steps, XL_FMT(t[i].module),
+                          XL_FMT(xl_steps_idle_words(a, &t[i])), t[i].pid);
+}
+
 static xl_error *one_run(const xl_cli *cli, const char *dir)
 {
     xl_error *err = NULL;
@@ -267,6 +282,8 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     }
     xl_buf_str(&b, xl_run_mark(cli->arena, dir));
     xl_verdict_end_say(&v, &b);
+    if (v.going)
+        put_idle(cli->arena, dir, &b);
     xl_verdict_say(cli->arena, &v, opt.all, &b);
     alikes g = { 0 };
     xl_error_free(xl_metrics_read(cli->arena, dir, &m, &processes));

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "lane/gaps.h"
 #include "lane/run.h"
+#include "lane/steps.h"
 #include "lane/trained.h"
 #include "lane/verdict.h"
 
@@ -19,7 +20,7 @@ static const xl_opt opts[] = {
 
 typedef struct {
     xl_str name;
-    xl_str state;                                          /* in words */
+    xl_str state, shown;                                   /* in words; with the time since the last step */
     bool running;
     xl_str command;
     const xl_node *json;                                   /* run.json; NULL: there is none that can be read */
@@ -57,6 +58,13 @@ static row look(xl_arena *a, const char *runs, xl_str name)
     r.whole = r.read && !xl_run_gaps_of(a, dir).text.n;
     r.end = xl_run_end_of(a, dir);
     r.state = xl_run_state(a, dir, &r.running);
+    r.shown = r.state;
+    xl_step_times *t = NULL;
+    size_t n = 0;
+    xl_error_free(r.running ? xl_steps_read(a, dir, &t, &n) : NULL);
+    for (size_t i = 0; i < n; i++)
+        if (xl_steps_idle(&t[i]))
+            r.shown = xl_strf(a, "%.*s, last step %.*s", XL_FMT(r.state), XL_FMT(xl_steps_idle_words(a, &t[i])));
     r.command = !r.json && xl_str_starts(r.state, XL_STR("ladder")) ? XL_STR("xlane ladder") : command_of(a, r.json);
     return r;
 }
@@ -108,7 +116,7 @@ static void put_line(xl_arena *a, const row *r, size_t name, size_t state, xl_bu
                  r->v.traced);
     size_t cut = r->command.n > COMMAND_WIDTH ? COMMAND_WIDTH : r->command.n;
     xl_str line = xl_strf(a, "%-*.*s  %9s  %-*.*s  %-26s  %-14s  %.*s%s", (int)name, XL_FMT(r->name), took, (int)state,
-                          XL_FMT(r->state), compiled, again, (int)cut, r->command.p, cut < r->command.n ? "..." : "");
+                          XL_FMT(r->shown), compiled, again, (int)cut, r->command.p, cut < r->command.n ? "..." : "");
     while (line.n && line.p[line.n - 1] == ' ')
         line.n--;
     xl_buf_printf(b, "%.*s\n", XL_FMT(line));
@@ -146,7 +154,7 @@ static xl_error *list(const xl_cli *cli, int argc, char **argv)
     for (size_t i = 0; i < many; i++) {
         rows[i] = look(cli->arena, runs, names[first + i]);
         name = rows[i].name.n > name ? rows[i].name.n : name;
-        state = rows[i].state.n > state ? rows[i].state.n : state;
+        state = rows[i].shown.n > state ? rows[i].shown.n : state;
     }
     xl_json j = { .out = &b, .pretty = true };
     if (cli->json)

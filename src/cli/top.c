@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -36,10 +35,7 @@ typedef struct {
     const xl_node *last, *compile;                         /* the last one, and that of no eager op, if there is one */
     bool own;                                              /* there is */
     int compiled, loaded;
-    double still;                                          /* seconds since it wrote of its steps */
 } process;
-
-static const double STILL = 60;                            /* from when on that is said */
 
 typedef struct { xl_str rank, device; int64_t use, peak, limit; } memory;
 
@@ -107,15 +103,6 @@ static void read_memory(xl_arena *a, const char *dir, view *v)
         qsort(v->mem, v->nmem, sizeof *v->mem, by_device);
 }
 
-/* Seconds since a process last wrote of its steps, which it does after each few: none has ended since. */
-static double still_for(xl_arena *a, const char *dir, int pid)
-{
-    struct stat st;
-    if (stat(xl_path_join(a, dir, xl_strf(a, "steps-%d.json", pid).p), &st))
-        return 0;
-    return xl_now_wall() - ((double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9);
-}
-
 static xl_error *look(xl_arena *a, const char *dir, view *v)
 {
     xl_error *err = NULL;
@@ -149,8 +136,6 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
     v->train = xl_trained_read(a, dir);
     v->mark = xl_run_mark(a, dir);
     v->failed = xl_failed_words(a, v->v.event, v->v.nevent);
-    for (size_t i = 0; i < v->np; i++)
-        v->p[i].still = still_for(a, dir, v->p[i].pid);
     v->unguarded = xl_run_about(a, dir).unguarded;
     v->end = xl_run_end_of(a, dir);
     v->ended = v->end.known || !xl_run_going(a, dir);
@@ -216,8 +201,9 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
             xl_buf_puts(b, "  waiting for the host ");
             put_ms(b, v->ended ? t->gap : gap);
         }
-        if (!v->ended && p->still > STILL && p->still > 10 * t->median)
-            xl_buf_printf(b, "\n  no step has ended for %.0f min", p->still / 60);
+        if (!v->ended && xl_steps_idle(t))
+            xl_buf_printf(b, "\n  its last step ended %.*s; `py-spy dump --pid %d` shows where a Python program is",
+                          XL_FMT(xl_steps_idle_words(a, t)), p->pid);
     } else if (v->train.steps) {
         const xl_trained *r = &v->train;
         xl_buf_printf(b, "step %.0f  loss %.4f  ", r->step, r->loss);
@@ -391,6 +377,8 @@ static void put_json(const view *v, xl_buf *b)
         if (p->times) {
             xl_json_key(&j, "steps");
             xl_steps_put(p->times, &j);
+            if (!v->ended && p->times->idle >= 0)
+                xl_json_put_num(&j, "seconds_since_last_step", p->times->idle);
         }
         if (p->compile) {
             xl_json_key(&j, "last_compile");

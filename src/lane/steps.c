@@ -3,9 +3,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/proc.h"
 #include "base/thread.h"
+#include "base/time.h"
 #include "lane/contract.h"
 #include "lane/kept.h"
 #include "lane/run.h"
@@ -158,6 +161,8 @@ void xl_steps_json(xl_steps *s, double began, xl_json *j)
     xl_json_put_int(j, "before", (int64_t)s->before);
     xl_json_put_num(j, "first", s->n ? s->first - began : 0);
     xl_json_put_num(j, "first_seconds", s->first_done > s->first ? s->first_done - s->first : 0);
+    if (s->done)
+        xl_json_put_num(j, "idle", fmax(0, xl_now() - s->done_at)); /* since the last step ended */
     xl_json_put_int(j, "untold", (int64_t)s->untold);
     xl_json_put_int(j, "width", s->width);
     /* steps, of those measured on the device, seconds: time, busy, gap, longest, other programs */
@@ -339,8 +344,10 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
             continue;
         xl_step_times t = {
             .pid = atoi(names[i].p + 6), .module = module->s, .steps = (uint64_t)(steps + before),
-            .timed = (uint64_t)steps, .width = (uint32_t)width
+            .timed = (uint64_t)steps, .width = (uint32_t)width, .idle = xl_node_num(root, "idle", -1)
         };
+        if (t.idle >= 0 && stat(path, &st) == 0)
+            t.idle += fmax(0, xl_now_wall() - ((double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec * 1e-9));
         t.window = xl_new(a, xl_step_window, w->n + 1);
         for (size_t k = 0; k < w->n && k < XL_STEP_WINDOWS; k++) {
             const xl_node *v = w->kid[k];
@@ -370,6 +377,12 @@ out:
     return err;
 }
 
+bool xl_steps_idle(const xl_step_times *t)
+{
+    static const double least = 10;
+    return t->idle > least && t->idle > 10 * t->median && xl_pid_alive(t->pid);
+}
+
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 static const char *moved(double before, double after)
 {
@@ -397,6 +410,11 @@ const char *xl_time_words(double s, char out[32])
     double ms = s * 1e3;                                   /* one unit: figures are compared with each other */
     snprintf(out, 32, ms >= 1000 ? "%.0f ms" : ms >= 0.001 || ms == 0 ? "%.4g ms" : "%.6f ms", ms);
     return out;
+}
+
+xl_str xl_steps_idle_words(xl_arena *a, const xl_step_times *t)
+{
+    return t->idle < 120 ? xl_strf(a, "%.0f s ago", t->idle) : xl_strf(a, "%.0f min ago", t->idle / 60);
 }
 
 void xl_steps_figures_say(double median, double p95, double max, uint64_t n, xl_buf *b)

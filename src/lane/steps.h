@@ -60,10 +60,15 @@ typedef struct {
     /* until the first step was done, since the run began; negative: not recorded */
     double first, imports, client, host, compile, load, execute;
     int compiled, loaded;
+    double idle;                                           /* seconds since the last step ended; < 0: not recorded */
+    bool timeline;                                         /* of some steps a timeline was recorded */
 } xl_step_times;
 
 /* One for each process that had steps, by rank, in the arena; n is 0 where there are none that can be read. */
 xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_t *n) XL_MUST_USE;
+/* Whether a process that is alive has ended no step for long, as its steps go; "25 s ago": the last one. */
+bool xl_steps_idle(const xl_step_times *t);
+xl_str xl_steps_idle_words(xl_arena *a, const xl_step_times *t);
 /* Several lines, for people. several: the run has others too, so say whose they are. */
 void xl_steps_say(const xl_step_times *t, bool several, xl_buf *b);
 const char *xl_time_words(double s, char out[32]);         /* always in ms: "0.216 ms", "60.59 ms", "12345 ms" */
