@@ -605,6 +605,17 @@ def _():
     _, err = python("again", STEPS % again, runs=runs, args=["--summary"])
     row = json.loads(xlane("runs", "--json", runs))[0]
     assert (row["recompiles"], row["traced_again"]) == (0, 4), row
+    cache, sizes = os.path.join(TMP, "cache-counted"), STEPS % "for i in range(4): step(jnp.ones(5))"
+    for turn in "cold", "warm":
+        _, told = python("sizes", sizes, runs=os.path.join(TMP, "runs-" + turn), args=["--summary"], cache=cache)
+        row = json.loads(xlane("runs", "--json", os.path.join(TMP, "runs-" + turn)))[0]
+        line = xlane("runs", os.path.join(TMP, "runs-" + turn))
+        assert (row["changes"], row["recompiles"]) == (1, int(turn == "cold")), (turn, row)
+        assert (" 1 recompile " in line) == (turn == "cold") and (" 1 change " in line) == (turn == "warm"), line
+        assert "of an earlier run" not in told, told
+    _, told = python("flagged", sizes, runs=os.path.join(TMP, "runs-warm"), args=["--summary"], cache=cache,
+                    XLA_FLAGS="--xla_cpu_enable_fast_math=true", fresh=True)
+    assert "; 2 programs of an earlier run were compiled again; `xlane explain last` says why" in told, told
     assert " 4 traced again " in xlane("runs", runs) and "recompile" not in xlane("runs", runs)
     assert "changed 0 times in the warm-up window, 0 after it; the same program was traced again 4 times" in err, err
 

@@ -69,8 +69,23 @@ static void say_gap(xl_arena *a, const char *dir, const xl_run_verdict *v)
                 stderr,
                 "xlane: a step of %.*s takes %.3g ms, and the device waits %.3g ms of it for the host (medians)%s\n",
                 XL_FMT(t[i].module), t[i].median * 1e3, t[i].gap * 1e3,
-                2 * (uint64_t)again >= t[i].steps ? ", which traces and compiles in it; `xlane explain last` says why"
-                                                  : "; `xlane metrics last` has more");
+                2 * (uint64_t)again < t[i].steps ? "; `xlane metrics last` has more"
+                : v->compiled > v->cached + v->loaded
+                    ? ", which traces and compiles in it; `xlane explain last` says why"
+                    : ", which traces and loads programs in it; `xlane explain last` "
+                      "says why");
+            return;
+        }
+}
+
+static void say_timeline(xl_arena *a, const char *dir)
+{
+    xl_str *names = NULL;
+    size_t n = 0;
+    xl_error_free(xl_dir_list(a, dir, &names, &n));
+    for (size_t i = 0; i < n; i++)
+        if (xl_str_starts(names[i], XL_STR("profile-")) && xl_str_ends(names[i], XL_STR(".json"))) {
+            fprintf(stderr, "xlane: a timeline of some steps was recorded: `xlane profile-steps last` writes it\n");
             return;
         }
 }
@@ -90,6 +105,19 @@ static xl_str why_lost(xl_arena *a, const xl_run_verdict *v, bool full)
                    v->cut, v->cut == 1 ? "its" : "their");
 }
 
+/* Steps' programs that an earlier run had, or the cache under another key, and that were compiled here. */
+static int since_earlier(const xl_run_verdict *v)
+{
+    int n = 0;
+    for (size_t i = 0; i < v->nevent; i++) {
+        const xl_node *e = v->event[i];
+        n += v->of[i] && v->of[i]->step && xl_node_is(e, "result", "compiled") &&
+             ((xl_event_again(e) && xl_node_text(e, "against_run").n) ||
+              xl_str_starts(xl_node_text(e, "cache_detail"), XL_STR("same program;")));
+    }
+    return n > v->since ? n : v->since;
+}
+
 static void say_changes(const xl_run_verdict *v, uint64_t processes)
 {
     bool any = v->early + v->late + v->traced > 0;
@@ -102,13 +130,14 @@ static void say_changes(const xl_run_verdict *v, uint64_t processes)
     if (v->traced)
         fprintf(stderr, "; the same program was traced again %d time%s", v->traced, v->traced == 1 ? "" : "s");
     fputs(any && processes > 1 ? " (all processes together)" : "", stderr);
-    if (v->since)
-        fprintf(stderr, "; %d program%s of an earlier run %s compiled again", v->since, v->since == 1 ? "" : "s",
-                v->since == 1 ? "was" : "were");
+    int since = since_earlier(v);
+    if (since)
+        fprintf(stderr, "; %d program%s of an earlier run %s compiled again", since, since == 1 ? "" : "s",
+                since == 1 ? "was" : "were");
     int ops = ops_again(v);
     if (ops)
         fprintf(stderr, "; single ops compiled again for new shapes %d time%s", ops, ops == 1 ? "" : "s");
-    fprintf(stderr, "%s\n", any || v->since || ops ? "; `xlane explain last` says why" : "");
+    fprintf(stderr, "%s\n", any || since || ops ? "; `xlane explain last` says why" : "");
 }
 
 /* full: run.json could not be written. */

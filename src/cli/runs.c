@@ -72,6 +72,19 @@ static row look(xl_arena *a, const char *runs, xl_str name)
 /* Of its steps' programs, as `xlane run --summary` and explain count them: the same program again is none. */
 static int changes(const row *r) { return r->v.early + r->v.late; }
 
+/* Those whose new program was compiled, and not loaded from a cache. */
+static int recompiles(const row *r)
+{
+    int loads = 0;
+    for (size_t i = 0; i < r->v.nevent; i++) {
+        const xl_node *e = r->v.event[i];
+        loads += r->v.of[i] && r->v.of[i]->step && xl_event_again(e) && !xl_node_is(e, "reason", "identical") &&
+                 !xl_node_text(e, "against_run").n &&
+                 (xl_node_is(e, "result", "cached") || xl_node_is(e, "result", "loaded"));
+    }
+    return loads < changes(r) ? changes(r) - loads : 0;
+}
+
 static void put_json(const row *r, xl_json *j)
 {
     xl_json_map(j);
@@ -90,7 +103,8 @@ static void put_json(const row *r, xl_json *j)
         xl_json_put_int(j, "cached", r->v.cached);
         xl_json_put_int(j, "loaded", r->v.loaded);
         xl_json_put_int(j, "failed", r->v.failed);
-        xl_json_put_int(j, "recompiles", changes(r));
+        xl_json_put_int(j, "changes", changes(r));
+        xl_json_put_int(j, "recompiles", recompiles(r));
         xl_json_put_int(j, "traced_again", r->v.traced);
     }
     xl_json_end(j);
@@ -99,7 +113,7 @@ static void put_json(const row *r, xl_json *j)
 static void put_line(xl_arena *a, const row *r, size_t name, size_t state, xl_buf *b)
 {
     char took[16] = "", compiled[64] = "", again[64] = "";
-    int changed = changes(r);
+    int changed = recompiles(r), loads = changes(r) - changed;
     if (r->end.known)
         snprintf(took, sizeof took, "%.1f s", r->end.seconds);
     if (!r->read)
@@ -111,8 +125,11 @@ static void put_line(xl_arena *a, const row *r, size_t name, size_t state, xl_bu
                  *compiled ? ", " : "");
     if (r->read && changed)
         snprintf(again, sizeof again, "%d recompile%s", changed, changed == 1 ? "" : "s");
+    if (r->read && loads)
+        snprintf(again + strlen(again), sizeof again - strlen(again), "%s%d change%s", changed ? ", " : "", loads,
+                 loads == 1 ? "" : "s");
     if (r->read && r->v.traced)
-        snprintf(again + strlen(again), sizeof again - strlen(again), "%s%d traced again", changed ? ", " : "",
+        snprintf(again + strlen(again), sizeof again - strlen(again), "%s%d traced again", *again ? ", " : "",
                  r->v.traced);
     size_t cut = r->command.n > COMMAND_WIDTH ? COMMAND_WIDTH : r->command.n;
     xl_str line = xl_strf(a, "%-*.*s  %9s  %-*.*s  %-26s  %-14s  %.*s%s", (int)name, XL_FMT(r->name), took, (int)state,
@@ -182,8 +199,9 @@ XL_VERB(runs) = {
     .help = "the recorded runs: what ran, how it ended, what it compiled",
     .more =
         "The oldest first, from ./runs or the folder in XLANE_RUNS. Every verb that takes a RUN takes one of these "
-        "names, a part\nof it between dashes, or `last`. A recompile is a change of a step's program within the run; "
-        "the same program\ntraced again is counted apart. `xlane explain RUN` says why.",
+        "names, a part\nof it between dashes, or `last`. A recompile is a change of a step's program within the run, "
+        "and a change one\nwhose program was loaded from a cache; the same program traced again is counted apart. "
+        "`xlane explain RUN` says why.",
     .example = "xlane runs",
     .opts = opts,
     .min = 0,
