@@ -41,6 +41,19 @@ check("the_result_is_the_same", r.returncode == 0 and r.stdout == plain.stdout, 
 run = glob.glob(TMP + "/runs/*-new")[0]
 r = xlane("profile-steps", run)
 numbers, slices = steps(run + "/trace.json") if r.returncode == 0 else ([], [])
+told = xlane(*RUN, "--name=told", "--summary", "--", FORKED, "loop.py", XLANE_PROFILE_STEPS="5:9")
+word = "a timeline of some steps was recorded: `xlane profile-steps last` writes it"
+check("the_summary_tells_of_it", word in told.stderr, told.stderr)
+untold = xlane(*RUN, "--name=untold", "--summary", "--", FORKED, "loop.py")
+check("and_of_none_where_there_is_none", "timeline" not in untold.stderr and "executions" in untold.stderr,
+      untold.stderr)
+said = [xlane("metrics", glob.glob(TMP + "/runs/*-" + name)[0]).stdout for name in ("told", "untold")]
+check("metrics_asks_for_none_where_there_is_one", ["XLANE_PROFILE_STEPS=A:B" in s for s in said] in (
+    [False, True], [False, False]), said)              # without a verdict, on a loaded machine, nothing is advised
+for value in "b:a", "9:5", "0:3", "5", "5:x":
+    bad = xlane(*RUN, "--name=bad", "--", "true", XLANE_PROFILE_STEPS=value)
+    check("refused_" + value, bad.returncode == 2 and f"XLANE_PROFILE_STEPS={value}: not two numbers A:B" in bad.stderr,
+          bad.stderr)
 check("a_slice_for_each_step", numbers == [5, 6, 7, 8, 9], (numbers, r.stdout + r.stderr))
 check("programs_calls_and_gaps", {"jit_step", "call jit_step", "host gap"} <= {e["name"] for e in slices}, slices)
 check("it_says_that_the_plugin_has_no_profiler", "libxlane-cpu.so has no profiler extension" in r.stdout

@@ -55,6 +55,13 @@ static bool among(xl_str value, xl_str words)
     return false;
 }
 
+static bool a_range(xl_str value)
+{
+    int64_t first, last;
+    xl_str rest = xl_str_trim(value), a = xl_str_cut(&rest, ':');
+    return xl_str_i64(a, &first) && xl_str_i64(rest, &last) && first >= 1 && last >= first;
+}
+
 xl_error *xl_variables_check(void)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -62,6 +69,12 @@ xl_error *xl_variables_check(void)
         uint64_t n;
         if (!value || !*value)
             continue;
+        if (!strcmp(words, "A:B")) {
+            if (!a_range(xl_str_of(value)))
+                return XL_ERR(INVALID, "%s=%s: not two numbers A:B from 1, as 20:30: change it, or unset it",
+                              kinds[i].name, value);
+            continue;
+        }
         int64_t whole;
         bool size = *words || xl_str_size(xl_str_of(value), &n);
         xl_error *err = size ? NULL : xl_str_whole(xl_str_of(value), INT64_MAX, &whole);

@@ -203,6 +203,7 @@ void xl_run_tell_summary(xl_arena *a, const char *dir, const xl_profile *p, doub
             fprintf(stderr, "xlane: %s%llu step%s waited while JAX looked for NaN in the results (jax_debug_nans)\n",
                     least ? "at least " : "", checked, checked == 1 ? "" : "s");
         say_gap(a, dir, &v);
+        say_timeline(a, dir);
     }
     if (gaps.text.n)
         fprintf(stderr, "xlane: incomplete record: %.*s\n", XL_FMT(gaps.text));

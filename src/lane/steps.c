@@ -324,12 +324,15 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
     xl_str *names;
     xl_node **event;
     size_t nname, nevent, cap = 0;
+    bool timeline = false;
     *out = NULL;
     *n = 0;
     XL_DO(xl_run_events(a, dir, &event, &nevent));
     XL_DO(xl_dir_list(a, dir, &names, &nname));
     for (size_t i = 0; i < nname; i++) {
         xl_node *root;
+        struct stat st;
+        timeline |= xl_str_starts(names[i], XL_STR("profile-"));
         if (!xl_str_starts(names[i], XL_STR("steps-")) || !xl_str_ends(names[i], XL_STR(".json")))
             continue;
         char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
@@ -371,6 +374,8 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
                    xl_node_num(root, "first_seconds", 0), &t);
         XL_PUSH(a, *out, *n, cap, t);
     }
+    for (size_t i = 0; i < *n; i++)
+        (*out)[i].timeline = timeline;
     if (*n)
         qsort(*out, *n, sizeof **out, by_rank);
 out:
@@ -448,8 +453,10 @@ static void bound_say(const xl_step_times *t, xl_buf *b)
                   "    from the first step to the last programs ran for %ld%% of the time, calls included, and the "
                   "device waited\n"
                   "    for the host for %ld%%; in the median step they ran for %ld%%\n"
-                  "    next: %s; XLANE_PROFILE_STEPS=A:B records a timeline\n",
-                  bounds[t->bound].words, ran, 100 - ran, lround(100 * t->step_share), bounds[t->bound].next);
+                  "    next: %s; %s\n",
+                  bounds[t->bound].words, ran, 100 - ran, lround(100 * t->step_share), bounds[t->bound].next,
+                  t->timeline ? "`xlane profile-steps` writes the timeline that this run recorded"
+                              : "XLANE_PROFILE_STEPS=A:B records a timeline");
 }
 
 static void first_say(const xl_step_times *t, xl_buf *b)
