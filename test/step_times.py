@@ -113,7 +113,7 @@ def _():
         s, said = steps_of(folder), xlane("metrics", folder)
         assert bound is None or s.get("bound") == bound, (name, s)
         for word, words in (("device", "the device\n"), ("host", "the host\n"),
-                            ("pauses", "the host, in long pauses between some steps\n")):
+                            ("pauses", "the host, in a few long pauses\n")):
             assert ("Device or host: " + words in said) == (s.get("bound") == word), (name, said)
         assert ("Device or host" in said) == ("bound" in s) == (name != "few"), (name, said)
         assert ("and the device waits " in err) == (bound == "host"), (name, err)

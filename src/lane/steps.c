@@ -254,6 +254,26 @@ static void find_drift(xl_arena *a, xl_step_times *t)
     }
 }
 
+static int longest_first(const void *x, const void *y) { return by_value(y, x); }
+
+/* Whether the waiting between steps is mostly that of a few windows, each of which waited for several steps' time. */
+static bool few_pauses(xl_arena *a, const xl_step_times *t)
+{
+    static const double mostly = 2.0 / 3;
+    enum { OF = 10, LONG = 3 };
+    double *wait = xl_new(a, double, t->nwindow + 1), all = 0, few = 0;
+    for (uint32_t i = 0; i < t->nwindow; i++) {
+        const xl_step_window *w = &t->window[i];
+        wait[i] = w->n ? fmax(0, w->time - w->busy - w->other) : 0;
+        all += wait[i];
+    }
+    qsort(wait, t->nwindow, sizeof *wait, longest_first);
+    uint32_t most = t->nwindow > OF ? t->nwindow / OF : 1;
+    for (uint32_t i = 0; i < most && i < t->nwindow && wait[i] > LONG * t->median; i++)
+        few += wait[i];
+    return few > mostly * all;
+}
+
 /* From the device's share of the time, where the plugin told the end of nearly all executions (untold < 0: that is not
  * known), and there are steps enough for a verdict that one more would not change. */
 static void find_bound(xl_arena *a, xl_step_times *t, double untold)
@@ -270,12 +290,12 @@ static void find_bound(xl_arena *a, xl_step_times *t, double untold)
         return;
     t->share = fmin(1, ran / time);
     t->step_share = quantile(a, t, 0, t->nwindow, SHARE, 0.5);
-    double least = fmin(t->share, t->step_share), largest = fmax(t->share, t->step_share);
-    t->bound = largest <= half                                            ? XL_BOUND_HOST
-               : t->step_share < most                                     ? XL_BOUND_BOTH
-               : least < most                                             ? XL_BOUND_PAUSES
-               : fmax(t->median, t->busy) < short_s                       ? XL_BOUND_SHORT
-                                                                          : XL_BOUND_DEVICE;
+    bool steady = t->step_share >= most; /* then what is waited for lies in a few steps, or is spread */
+    t->bound = t->share < most && steady && few_pauses(a, t) ? XL_BOUND_PAUSES
+               : t->share <= half                            ? XL_BOUND_HOST
+               : t->share < most || !steady                  ? XL_BOUND_BOTH
+               : fmax(t->median, t->busy) < short_s          ? XL_BOUND_SHORT
+                                                             : XL_BOUND_DEVICE;
 }
 
 /* The time until the first step was done, in parts. */
@@ -432,13 +452,15 @@ void xl_steps_figures_say(double median, double p95, double max, uint64_t n, xl_
 }
 
 /* A sentence on the verdict, and what to do next. */
-static const struct { const char *word, *words, *next; } bounds[] = {
+static const struct { const char *word, *words, *next;
+} bounds[] = {
     [XL_BOUND_UNKNOWN] = { 0 },
     [XL_BOUND_DEVICE] = { "device", "the device", "make the step's program faster; the host keeps up" },
     [XL_BOUND_SHORT] = { "short", "not told apart, as calls may fill a step under 1 ms",
                          "a larger batch, or several steps in one program (jax.lax.scan)" },
-    [XL_BOUND_PAUSES] = { "pauses", "the host, in long pauses between some steps",
-                          "look for compiles, evaluation and checkpoints" },
+    [XL_BOUND_PAUSES] = { "pauses", "the host, in a few long pauses",
+                          "look at what the host does there: a compile, evaluation, a checkpoint, input, other "
+                          "programs" },
     [XL_BOUND_HOST] = { "host", "the host", "look at its work between executions: Python, input, reads" },
     [XL_BOUND_BOTH] = { "both", "both", "look at the host's work between executions: Python, input, reads" },
 };

@@ -33,7 +33,7 @@ void xl_steps_json(xl_steps *s, double run_began,
                    xl_json *j); /* run_began: the xl_now() at which the run's clock was 0 */
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
-/* What the steps wait for. PAUSES: for the host, in long pauses between some. SHORT: in less than a millisecond
+/* What the steps wait for. PAUSES: for the host, in a few long pauses. SHORT: in less than a millisecond
  * the calls themselves may be the larger part. */
 typedef enum {
     XL_BOUND_UNKNOWN,

@@ -26,8 +26,9 @@ TEST(a_time_that_tripled_is_not_equal_however_short)
     CHECK(says(&t, "time on the device shrank (0.003 -> 0.001 ms)"));
 }
 
-/* Seconds of each step: on the device; of another program on it after that; of the host then; and once, of a pause. */
-typedef struct { int n; double device, other, host, pause; bool told, queued; } loop;
+/* Seconds of each step: on the device; of another program on it after that; of the host then; of a pause, once or
+ * in every such step. */
+typedef struct { int n, every; double device, other, host, pause; bool told, queued; } loop;
 
 /* What is read of such steps, in the arena. queued: all are started at once, and a read waits for the last. */
 static xl_step_times read_loop(xl_arena *a, const loop *l, double *busy)
@@ -49,7 +50,7 @@ static xl_step_times read_loop(xl_arena *a, const loop *l, double *busy)
             xl_steps_other_done(s, now - l->device / 2, now + l->other, l->told);
             now += l->other;
         }
-        now += l->host + (i == l->n / 2 ? l->pause : 0);
+        now += l->host + ((l->every ? i % l->every == 0 : i == l->n / 2) ? l->pause : 0);
     }
     for (int i = 0; l->queued && i < l->n; i++)
         *busy += xl_steps_done(s, (uint64_t)i + 1, now += l->device, l->told);
@@ -81,6 +82,22 @@ TEST(what_steps_wait_for_is_told_where_that_is_known)
           { .n = 40, .device = 0.01, .host = 1e-4, .pause = 2, .told = true },
           XL_BOUND_PAUSES,
           0.16 },
+        { "waiting that is spread over many steps", /* more of it is no weaker verdict */
+          { .n = 40, .every = 4, .device = 0.01, .host = 1e-4, .pause = 0.02, .told = true },
+          XL_BOUND_BOTH,
+          0.66 },
+        { "more of it",
+          { .n = 40, .every = 4, .device = 0.01, .host = 1e-4, .pause = 0.1, .told = true },
+          XL_BOUND_HOST,
+          0.28 },
+        { "more still, in the median step too",
+          { .n = 40, .every = 4, .device = 0.01, .host = 0.004, .pause = 0.15, .told = true },
+          XL_BOUND_HOST,
+          0.19 },
+        { "two pauses",
+          { .n = 40, .every = 20, .device = 0.01, .host = 1e-4, .pause = 0.4, .told = true },
+          XL_BOUND_PAUSES,
+          0.33 },
         { "short steps with a pause",
           { .n = 40, .device = 1e-4, .host = 1e-6, .pause = 1, .told = true },
           XL_BOUND_PAUSES,
