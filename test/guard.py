@@ -264,6 +264,9 @@ def _():
     p, folder = run("stop", forked(), path, args=("--policy", "stop", "--warmup", "5"), status=3)
     assert "Traceback" in p.stderr and "argument `batch`: dimension 0 changed from 8 to 9" in p.stderr, p.stderr[-2000:]
     assert "jit_step changed: shape: argument" in p.stderr and "compiled again" not in p.stderr, p.stderr[-2000:]
+    said = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
+    stopped = "xlane stopped it, as --policy=stop says: jit_step changed: shape: argument `batch`: dimension 0 changed"
+    assert said.startswith(stopped) and "failed with" not in said, said
     warm, loaded = ("--policy", "warn", "--warmup", "5"), "jit_step changed, and was loaded from the cache: shape: arg"
     p, folder = run("warn", forked(), path, args=warm, cache=os.path.join(TMP, "steady-cache"))
     assert "jit_step is compiled again: shape: argument" in p.stderr and "loaded from" not in p.stderr, p.stderr

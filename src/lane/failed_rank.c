@@ -44,6 +44,19 @@ xl_str xl_failed_rank(xl_arena *a, xl_node *const *event, size_t n)
                    words.n ? " (" : "", XL_FMT(words), words.n ? ")" : "");
 }
 
+/* What a policy said of the program whose process then ended with the error that it was given; NULL: that was not why.
+ * */
+static const xl_node *stopped_by(xl_node *const *event, size_t n, const xl_node *end)
+{
+    const xl_node *stop = NULL;
+    xl_str text = xl_node_text(end, "text");
+    static const char given[] = "xlane: the policy is to stop";
+    for (size_t i = last_attempt(event, n); i < n; i++)
+        if (xl_node_is(event[i], "event", "stop") && xl_node_int(event[i], "pid", 0) == xl_node_int(end, "pid", -1))
+            stop = event[i];
+    return memmem(text.p, text.n, given, sizeof given - 1) ? stop : NULL;
+}
+
 xl_str xl_failed_words(xl_arena *a, xl_node *const *event, size_t n)
 {
     const xl_node *end = NULL;
@@ -60,6 +73,9 @@ xl_str xl_failed_words(xl_arena *a, xl_node *const *event, size_t n)
     if (!end)
         return rank;
     int64_t pid = xl_node_int(end, "pid", 0);
+    const xl_node *stop = stopped_by(event, n, end);
+    if (stop && xl_node_text(stop, "text").n)
+        return xl_strf(a, "xlane stopped it, as --policy=stop says: %.*s", XL_FMT(xl_node_text(stop, "text")));
     return pid == command ? xl_strf(a, "its program failed with %.*s", XL_FMT(words_of(a, end)))
                           : xl_strf(a, "its process %lld failed with %.*s", (long long)pid, XL_FMT(words_of(a, end)));
 }
