@@ -211,7 +211,7 @@ def launcher():
         return "three that end well: %d %r %r" % (rc, out, err)
     mark = "xlane-orphan-%d" % os.getpid()
     rc, out, err = go(3, '[ $XLANE_RANK = 1 ] && kill -9 $$; sh -c "sleep 300; : %s" & exec sleep 300' % mark)
-    if rc != 137 or "xlane: rank 1 of 3 failed first: it was killed by signal 9 (Killed)" not in err or "rank 0 was ended" not in err:
+    if rc != 137 or "xlane: rank 1 of 3 failed first: it was killed by signal 9 (Killed)" not in err or "rank 0 was ended by xlane, because rank 1 had failed: it was killed by signal" not in err:
         return "one that is killed: %d %s" % (rc, err)
     rc, out, err = go(3, '[ $XLANE_RANK = 2 ] && exit 7; sleep 1; exit 9')
     if rc != 7 or "rank 2 of 3 failed first: it exited with 7" not in err or "rank 0 exited with 9" not in err:

@@ -420,7 +420,10 @@ void xl_gang_tell(xl_arena *a, xl_run *run, const xl_gang *g, const xl_gang_rank
     fprintf(stderr, "%.*s", XL_FMT(xl_buf_view(words)));
     for (int i = 0; i < g->n; i++)
         if (i != first)
-            fprintf(stderr, "xlane: rank %d %s%.*s\n", i, r[i].ours ? "was ended: it " : "",
+            fprintf(stderr, "xlane: rank %d %s%.*s\n", i,
+                    !r[i].ours    ? ""
+                    : end->asked  ? "was ended: it "
+                                  : xl_strf(a, "was ended by xlane, because rank %d had failed: it ", first).p,
                     XL_FMT(xl_gang_words(a, r[i].status)));
 }
 
