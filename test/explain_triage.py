@@ -479,6 +479,8 @@ def _():
             r".*\((\d+) of (\d+) steps in all\), as at \S+; print or convert it every N steps \(if step % 100 == 0\), or keep "
             r"the results in a list and convert them after the loop, or read that of the step before\n",
             said)} == waited[1], (name, said)
+        assert set(re.findall(r"^`(\w+)`: the host read a result of \d+ of \d+ steps before it", said, re.M)) == \
+            set(waited[1]), (name, said)
         lines = {k: [n for n, t in enumerate(text.splitlines(), 1) if t.strip() == v] for k, v in
                  (("train", trained), ("evaluate", evaluated))}
         assert {m: int(n) for m, n in re.findall(r"sync: `(\w+)`: .* in all\), as at \S+\.py:(\d+); ", said)} == \

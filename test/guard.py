@@ -261,7 +261,7 @@ def _():
 @checked("G3_policy_stop_ends_with_the_reason_in_the_traceback")
 def _():
     path = script("steady.py", STEADY)
-    p, folder = run("stop", forked(), path, args=("--policy", "stop", "--warmup", "5"), status=3)
+    p, folder = run("stop", sys.executable, path, args=("--policy", "stop", "--warmup", "5"), status=3)
     assert "Traceback" in p.stderr and "argument `batch`: dimension 0 changed from 8 to 9" in p.stderr, p.stderr[-2000:]
     assert "jit_step changed: shape: argument" in p.stderr and "compiled again" not in p.stderr, p.stderr[-2000:]
     said = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout

@@ -18,7 +18,8 @@ static bool is_size(xl_str line)
     unsigned long long bytes, entries;
     char text[64];
     snprintf(text, sizeof text, "%.*s", XL_FMT(line));
-    return line.n < sizeof text && strspn(text, "0123456789 ") == line.n && sscanf(text, "%llu %llu", &bytes, &entries) == 2;
+    return line.n < sizeof text && strspn(text, "0123456789 ") == line.n &&
+           sscanf(text, "%llu %llu", &bytes, &entries) == 2;
 }
 
 typedef bool line_fn(xl_str line);
