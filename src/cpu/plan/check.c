@@ -475,6 +475,15 @@ static xl_error *put(xl_check *c, state *st, uint32_t b, uint32_t num, const xl_
     return NULL;
 }
 
+/* Part b, or one that it is a part of, is the row that this op writes. */
+static bool in_row(const xl_check *c, const state *st, uint32_t b, const xl_op *op)
+{
+    for (; buf_of(c, b)->kind == XL_BUF_PART; b = st->part[b].base)
+        if (st->part[b].row_of == op)
+            return true;
+    return false;
+}
+
 /* Buffer b holds the value numbered num, whole. */
 static xl_error *holds(xl_check *c, const state *st, uint32_t b, uint32_t num, const xl_step *s, const xl_op *reader)
 {
@@ -491,7 +500,7 @@ static xl_error *holds(xl_check *c, const state *st, uint32_t b, uint32_t num, c
     if (x->kind == XL_BUF_PART) {
         const part *p = &st->part[b];
         seg *base = segment(c, st, root_of(c, st, b));
-        if (p->num == num && (!base || (base->when == p->when && (!base->punched || base->punched == p->row_of))))
+        if (p->num == num && (!base || (base->when == p->when && (!base->punched || in_row(c, st, b, base->punched)))))
             return NULL;
         return XL_ERR(INTERNAL, "plan check: %s reads %s as a part of another, which was written over by %s", who, want,
                       base && base->by ? base->by->name : "nobody");
