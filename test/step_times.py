@@ -75,7 +75,7 @@ for i in range(9):
 @check("Q2_the_summary_says_when_the_device_waits_for_the_host")
 def _():
     said = {}
-    for name, sleep, size in ("waits", "0.02", 64), ("works", "0", 512):
+    for name, sleep, size in ("waits", "0.02", 64), ("works", "0", 1024):
         text = STEPS.replace("SLEEP", sleep).replace("64", str(size))
         folder, said[name] = python("gap-" + name, text, args=("--summary",), **dict(kw, runs=kw["runs"] + "-gap"))
         assert "waited until the host had read" in said[name], said[name]
