@@ -42,11 +42,12 @@ static const char guard_preload_end[] =
     "    return f.f_lasti == at.tb_lasti or f.f_code.co_code[f.f_lasti] == "
     "__import__('opcode').opmap.get('RERAISE')\n" /* at the end of a finally: */
     "def last(): return getattr(sys, 'last_exc', None) or getattr(sys, 'last_value', None)\n"
+    "def generated(f): return f.f_code.co_filename[:1] == '<' and f.f_globals.get('__name__') != '__main__'\n"
     "def failure(e):\n" /* where: the innermost line of the user's own */
     "    lines, where, at = str(e).strip().splitlines() or [''], '', e.__traceback__\n"
     "    while at is not None:\n"
     "        path = at.tb_frame.f_code.co_filename\n"
-    "        if path != '<xlane>' and not library(path): where = '%s:%d' % (path, at.tb_lineno)\n"
+    "        if not generated(at.tb_frame) and not library(path): where = '%s:%d' % (path, at.tb_lineno)\n"
     "        at = at.tb_next\n"
     "    words = type(e).__name__ + (': ' if lines[0] else '') + lines[0]\n"
     "    if len(words) > 200: words = (words[:196].rsplit(' ', 1)[0] if ' ' in words[100:196] else words[:196]) + ' "

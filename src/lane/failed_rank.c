@@ -76,6 +76,7 @@ xl_str xl_failed_words(xl_arena *a, xl_node *const *event, size_t n)
     const xl_node *stop = stopped_by(event, n, end);
     if (stop && xl_node_text(stop, "text").n)
         return xl_strf(a, "xlane stopped it, as --policy=stop says: %.*s", XL_FMT(xl_node_text(stop, "text")));
-    return pid == command ? xl_strf(a, "its program failed with %.*s", XL_FMT(words_of(a, end)))
-                          : xl_strf(a, "its process %lld failed with %.*s", (long long)pid, XL_FMT(words_of(a, end)));
+    const char *how = xl_str_is(xl_node_text(end, "text"), "KeyboardInterrupt") ? "was interrupted:" : "failed with";
+    return pid == command ? xl_strf(a, "its program %s %.*s", how, XL_FMT(words_of(a, end)))
+                          : xl_strf(a, "its process %lld %s %.*s", (long long)pid, how, XL_FMT(words_of(a, end)));
 }
