@@ -123,7 +123,7 @@ ROWS = [
     ("a_run_is_called_after_its_script", ["run", "--summary", "--cache=off", "--", "timeout", "60", sys.executable,
                                           "pass.py"],
      0, ["-pass.py\n"], []),
-    ("explain_where_there_are_no_runs", ["explain", "elsewhere/nowhere"], 1,
+    ("explain_where_there_are_no_runs", ["explain", "elsewhere/nowhere"], 2,
      ["no run folder called 'elsewhere/nowhere', and no runs in", "`xlane run -- CMD` makes one"], ["ls "],
      {"env": {"XLANE_RUNS": "/nope/runs"}}),
     ("a_log_level_that_is_none", ["run", "--cache=off", "--", "echo", "it ran"], 2,
@@ -138,7 +138,7 @@ ROWS = [
      ["add.mlir.gz is packed with gzip", "unpack it first: gunzip -k add.mlir.gz"], ["wire type", "byte"]),
     ("print_of_what_another_packer_wrote", ["print", "add.mlir.gz"], 1, ["packed with gzip"], ["not a program"]),
     ("grad_of_no_program", ["grad", "/bin/ls"], 1, ["ls is not a program"], ["wire type"]),
-    ("a_run_of_no_name", ["explain", ""], 1, ["an empty name; `last` is the newest, `xlane runs` lists them"],
+    ("a_run_of_no_name", ["explain", ""], 2, ["an empty name; `last` is the newest, `xlane runs` lists them"],
      ["none in"]),
     ("runs_of_no_folder", ["runs", ""], 2, ["the name of the folder is empty"], ["no folder  here"]),
     ("run_with_runs_of_no_name", ["run", "--runs=", "--cache=off", "--", "true"], 2,
@@ -147,7 +147,7 @@ ROWS = [
     ("run_with_an_empty_policy", ["run", "--policy=", "--cache=off", "--", "true"], 2,
      ["--policy is empty: give it a value, --policy=WORD, or leave it out"], ["not \n"]),
     ("run_with_an_empty_watch", ["run", "--watch=", "--cache=off", "--", "true"], 2, ["--watch is empty"], ["PJRT"]),
-    ("an_empty_prompt_is_one", ["sample", "--prompt=", "nowhere"], 1, ["no run folder called 'nowhere'"], ["is empty"]),
+    ("an_empty_prompt_is_one", ["sample", "--prompt=", "nowhere"], 2, ["no run folder called 'nowhere'"], ["is empty"]),
     ("a_cache_of_no_size", ["run", "--cache-max=0", "--", "true"], 2,
      ["--cache-max takes a size above 0, such as 64MiB, not '0'"], ["PJRT"]),
     ("a_warmup_of_no_compile", ["run", "--warmup-compiles=0", "--cache=off", "--", "true"], 2,
@@ -471,17 +471,17 @@ xlane("run", "--name", "strain", "--cache=off", "--", "true")
 for _ in range(2):
     xlane("run", "--name", "twice", "--cache=off", "--", "true")
 got, text = xlane("memory", "ra")
-check("two_letters_are_no_name", got == 1 and "no run folder called 'ra';" in text and "`xlane runs`" in text,
+check("two_letters_are_no_name", got == 2 and "no run folder called 'ra';" in text and "`xlane runs`" in text,
       (got, text))
 check("two_letters_are_near_no_name", "in its name" not in text, text)
 got, text = xlane("memory", "stra")
 check("a_part_of_a_word_names_the_newest_that_has_it",
-      got == 1 and "no run folder called 'stra'; the newest with that in "
+      got == 2 and "no run folder called 'stra'; the newest with that in "
       "its name is 2" in text and "-strain; `xlane runs`" in text, (got, text))
 got, text = xlane("receipt", "verify", "strain")
 check("a_whole_word_is_a_name", got == 0 and "sound" in text, (got, text))
 got, text = xlane("memory", "twice")
-check("a_name_that_several_have", got == 1 and "more than one run folder called 'twice'" in text
+check("a_name_that_several_have", got == 2 and "more than one run folder called 'twice'" in text
       and "`last` is the newest" in text, (got, text))
 got, text = xlane("report", "strain", "--out=/nope/x.html")
 check("report_where_it_cannot_be_written", got == 1 and "--out=FILE writes it elsewhere" in text, (got, text))

@@ -101,7 +101,7 @@ check("missing_libtpu_says_how_to_get_it", r.returncode == 1 and ("pip install l
 r = xlane("rehearse", small)
 check("no_topology_is_misuse", r.returncode == 2 and "v6e:2x2" in r.stderr, r.stderr)
 r = xlane("rehearse", "--topology=xlane:1", "nosuch")
-check("no_such_thing", r.returncode == 1 and "nosuch is neither a file nor a run: " in r.stderr, r.stderr)
+check("no_such_thing", r.returncode == 2 and "nosuch is neither a file nor a run: " in r.stderr, r.stderr)
 bad = write("bad.mlir", "func.func @main() -> tensor<f32> { return %x : tensor<f32> }\n")
 j, r = rehearse(bad)
 check("what_the_compiler_refuses", r.returncode == 1 and j["rehearsal"]["verdict"] == "refused", r.stdout + r.stderr)

@@ -120,7 +120,7 @@ check("comparison_says_what_moved", p and "last loss" in p.sections["Comparison"
 j = json.loads(xlane("report", "--json", *two, "-o", TMP + "/two.html").stdout)
 check("json", j["runs"] == 2 and j["bytes"] == os.path.getsize(j["report"]) > 1000, j)
 r = xlane("report", "nosuchrun")
-check("no_such_run", r.returncode == 1 and "nosuchrun" in r.stderr, r.stderr)
+check("no_such_run", r.returncode == 2 and "nosuchrun" in r.stderr, r.stderr)
 
 chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 if not chromium and os.environ.get("XLANE_TEST_ALL") == "1" and shutil.which("apt-get") and os.getuid() == 0:

@@ -6,11 +6,12 @@
 
 struct xl_error {
     xl_code code;
+    bool misuse;
     char text[];
 };
 
 /* One static error for the moment when there is no memory left to say so. */
-static struct { xl_code code; char text[32]; } no_memory = { XL_CODE_EXHAUSTED, "out of memory" };
+static struct { xl_code code; bool misuse; char text[32]; } no_memory = { XL_CODE_EXHAUSTED, false, "out of memory" };
 
 xl_error *xl_error_new(xl_code code, const char *fmt, ...)
 {
@@ -22,6 +23,7 @@ xl_error *xl_error_new(xl_code code, const char *fmt, ...)
     if (!e)
         return (xl_error *)&no_memory;
     e->code = code;
+    e->misuse = false;
     va_start(ap, fmt);
     vsnprintf(e->text, (size_t)n + 1, fmt, ap);
     va_end(ap);
@@ -41,6 +43,7 @@ xl_error *xl_error_wrap(xl_error *err, const char *fmt, ...)
     if (!e)
         return err;
     e->code = err->code;
+    e->misuse = err->misuse;
     va_start(ap, fmt);
     vsnprintf(e->text, (size_t)n + 1, fmt, ap);
     va_end(ap);
@@ -63,6 +66,7 @@ xl_error *xl_error_next(xl_error *err, const char *fmt, ...)
     if (!e)
         return err;
     e->code = err->code;
+    e->misuse = err->misuse;
     memcpy(e->text, err->text, head);
     memcpy(e->text + head, "; ", 2);
     va_start(ap, fmt);
@@ -71,6 +75,15 @@ xl_error *xl_error_next(xl_error *err, const char *fmt, ...)
     free(err);
     return e;
 }
+
+xl_error *xl_error_misuse(xl_error *err)
+{
+    if (err && err != (xl_error *)&no_memory)
+        err->misuse = true;
+    return err;
+}
+
+bool xl_error_is_misuse(const xl_error *err) { return err && err->misuse; }
 
 xl_code xl_error_code(const xl_error *err) { return err ? err->code : XL_OK; }
 

@@ -7,6 +7,7 @@
 #define XL_BASE_ERROR_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum {
@@ -36,6 +37,10 @@ xl_error *xl_error_new(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3) XL_MU
 xl_error *xl_error_wrap(xl_error *err, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
 /* Appends "; next step" to err's text: what the user can do about it. err may be NULL, then NULL comes back. */
 xl_error *xl_error_next(xl_error *err, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
+/* Marks it: the command line is to be changed, for it names what is not there. It keeps that mark when it is wrapped.
+ * */
+xl_error *xl_error_misuse(xl_error *err) XL_MUST_USE;
+bool xl_error_is_misuse(const xl_error *err);
 xl_code xl_error_code(const xl_error *err);         /* XL_OK for NULL */
 XL_EXPORT const char *xl_error_message(const xl_error *err);  /* borrowed until free; "ok" for NULL */
 const char *xl_code_word(xl_code code);

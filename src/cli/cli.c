@@ -242,7 +242,7 @@ int xl_cli_main(const xl_verb *const *verbs, int argc, char **argv)
         fprintf(stderr, "xlane: %.*s\n", XL_FMT(xl_buf_view(&shown)));
         xl_buf_fini(&shown);
         if (status == XL_EXIT_DONE)
-            status = XL_EXIT_FAILED;
+            status = xl_error_is_misuse(err) ? XL_EXIT_MISUSED : XL_EXIT_FAILED;
         xl_error_free(err);
     }
     xl_kept_in(NULL);

@@ -405,8 +405,8 @@ static xl_error *find(xl_arena *a, const char *word, const char *maker, char **d
 {
     const char *runs = xl_runs_folder();
     if (!*word)
-        return XL_ERR(INVALID,
-                      "a run is asked for by an empty name; `last` is the newest, `xlane runs` lists them all");
+        return xl_error_misuse(XL_ERR(
+            INVALID, "a run is asked for by an empty name; `last` is the newest, `xlane runs` lists them all"));
     if (strcmp(word, "last")) {
         char *tries[] = { xl_str_c(a, xl_str_of(word)), xl_path_join(a, runs, word) };
         for (int i = 0; i < 2; i++)
@@ -446,12 +446,12 @@ static xl_error *find(xl_arena *a, const char *word, const char *maker, char **d
         if (!hits && closed)
             return XL_ERR(PERMISSION, "reading the run %s: Permission denied; ask its owner", closed);
         if (!n)
-            return XL_ERR(NOT_FOUND, "no run folder called '%s', and no runs in %s yet; `%s` makes one", word, runs,
-                          maker);
+            return xl_error_misuse(XL_ERR(
+                NOT_FOUND, "no run folder called '%s', and no runs in %s yet; `%s` makes one", word, runs, maker));
         xl_str near = hits ? (xl_str){ 0 } : nearest(a, runs, names, n, xl_str_of(word));
-        return XL_ERR(NOT_FOUND, "%s run folder called '%s'%s%.*s; `xlane runs` lists them, `last` is the newest",
-                      hits ? "more than one" : "no", word, near.n ? "; the newest with that in its name is " : "",
-                      XL_FMT(near));
+        return xl_error_misuse(XL_ERR(
+            NOT_FOUND, "%s run folder called '%s'%s%.*s; `xlane runs` lists them, `last` is the newest",
+            hits ? "more than one" : "no", word, near.n ? "; the newest with that in its name is " : "", XL_FMT(near)));
     }
     xl_str *names;
     size_t n, denied = 0;

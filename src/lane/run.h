@@ -53,7 +53,7 @@ xl_error *xl_runs_list(xl_arena *a, const char *runs, xl_str **names, size_t *n)
 bool xl_run_denied(xl_arena *a, const char *dir);          /* another user's: what is in it may not be read */
 bool xl_run_is(xl_arena *a, const char *dir);              /* the folder is that of a run */
 /* The folder a user means by RUN: a path, a name under ./runs, or "last". `xlane run -- xlane train` makes two: "last"
- * is that of `xlane run`. */
+ * is that of `xlane run`. A name that no run has, or several, is a misuse (xl_error_misuse). */
 xl_error *xl_run_find(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
 /* The same, but of those two the one that `xlane train` made, which has the checkpoints. */
 xl_error *xl_run_find_trained(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
