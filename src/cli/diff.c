@@ -57,6 +57,14 @@ static bool is_run(const char *what)
     return strcmp(what, "-") && (!xl_file_stat(what, &info) || info.dir);
 }
 
+/* Of runs, of which only one program is compared. */
+static void say_which(xl_buf *b, char **argv, const xl_module *x, const xl_module *y)
+{
+    if (is_run(argv[0]) && is_run(argv[1]))
+        xl_buf_printf(b, "%.*s of %s, %.*s of %s; `xlane explain RUN1 RUN2` compares all programs of both\n",
+                      XL_FMT(x->name), argv[0], XL_FMT(y->name), argv[1]);
+}
+
 static xl_error *diff(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -78,9 +86,11 @@ static xl_error *diff(const xl_cli *cli, int argc, char **argv)
     const xl_diff *d = xl_module_diff(cli->arena, x, y, (uint32_t)opt.most, &n);
     if (cli->json)
         put_json(&b, ha, hb, d, n);
-    else if (n == 0)
-        xl_buf_printf(&b, "the same program, %s\n", ha);
     else
+        say_which(&b, argv, x, y);
+    if (!cli->json && n == 0)
+        xl_buf_printf(&b, "the same program, %s\n", ha);
+    else if (!cli->json)
         for (uint32_t i = 0; i < n; i++)
             xl_buf_printf(&b, "%-9s %.*s\n", xl_diff_word(d[i].kind), XL_FMT(d[i].text));
     XL_DO(xl_cli_put(&b));
@@ -97,7 +107,10 @@ XL_VERB(diff) = {
     .args = "[--most=N] BEFORE AFTER",
     .help = "the differences between two programs, in words, with source lines",
     .more =
-        "BEFORE and AFTER are files that `xlane print` can read (also programs/HASH.zst of a run), or RUNs.\n"
+        "BEFORE and AFTER are files that `xlane print` can read (also programs/HASH.zst of a run), or RUNs: of each\n"
+        "that is the program of its step, or the one of --module. `xlane explain RUN1 RUN2` compares all programs of "
+        "two\n"
+        "runs, their flags and versions, and their times.\n"
         "Each line is one difference: its kind (args, shape, dtype, sharding, constant, op, layout, donation) and a "
         "sentence.\n"
         "Names, source lines and the order of functions do not count as differences.\n"
