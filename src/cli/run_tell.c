@@ -140,6 +140,8 @@ static void say_changes(const xl_run_verdict *v, uint64_t processes)
     fprintf(stderr, "%s\n", any || since || ops ? "; `xlane explain last` says why" : "");
 }
 
+enum { MANY_OPS = 200 };                                   /* a script that runs fewer needs no jit */
+
 /* full: run.json could not be written. */
 void xl_run_tell_summary(xl_arena *a, const char *dir, const xl_profile *p, double seconds, int status, bool stopped,
                          bool full)
@@ -188,6 +190,11 @@ void xl_run_tell_summary(xl_arena *a, const char *dir, const xl_profile *p, doub
                 (unsigned long long)gaps.processes, gaps.processes == 1 ? "" : "es",
                 XL_FMT(least ? why_lost(a, &v, full) : XL_STR("")));
         say_changes(&v, gaps.processes);
+        if (!v.steps && v.eager_runs >= MANY_OPS && !gaps.text.n)
+            fprintf(stderr,
+                    "xlane: no step: %llu executions of single ops or library functions, and of nothing else; is there "
+                    "a jax.jit? `xlane explain last` has more\n",
+                    (unsigned long long)v.eager_runs);
         if (!gaps.counters && !(least && !waited))
             fprintf(stderr,
                     "xlane: %s%llu step%s waited until the host had read a result (float, print, .item()%s)%s\n",
@@ -195,7 +202,7 @@ void xl_run_tell_summary(xl_arena *a, const char *dir, const xl_profile *p, doub
                     xl_verdict_sized(&v) ? ", or a size that depends on data" : "",
                     synced && waited ? "; `xlane explain last` has more" : "");
         if (!gaps.counters && awaited)
-            fprintf(stderr, "xlane: %s%llu step%s waited until the device had ended the one before, without a read "
+            fprintf(stderr, "xlane: the host waited for the device to end %s%llu step%s, without a read "
                     "(block_until_ready)%s\n",
                     least ? "at least " : "", awaited, awaited == 1 ? "" : "s",
                     told ? "; `xlane explain last` has more" : "");
