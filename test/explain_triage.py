@@ -534,8 +534,8 @@ for i in range(20):
     said = xlane("explain", folder)
     assert "xlane: Model.__call__ is compiled again: " in err and "unnamed" not in err + said, err + said
     assert "\n`Model.__call__` compiled 2 times" in "\n" + said, said
-    assert re.search(r"`run` compiled 2 times: .*a call of _where at \S*around.py:%d \(static argument `train` "
-                     r"changed from True to False\); keep the Python value that chose" % line_of(text), said), said
+    assert re.search(r"`run` compiled 2 times: static argument `train` changed from True to False: .*a call of _where "
+                     r"at \S*around.py:%d; keep the Python value that chose" % line_of(text), said), said
     assert re.search(r"`_lambda` \S+ compiled 3 times: `config\['rate'\]` took 0.25, 0.125, 0.0625 at ", said), said
     assert "func.call" not in said and "static argument `train` changed from True to False; called" in err, said + err
 
@@ -566,18 +566,18 @@ def _():
     folder, err = python("awaited", text.replace("TRAINED", "i % 10 or w.block_until_ready()"), args=("--summary",))
     said = xlane("explain", folder)
     assert "xlane: 0 steps waited until the host had read a result" in err and "sync: " not in said, err + said
-    assert "\n`evaluate`: the host waited for the end of 29 of 30 steps before it started the next one, and read none " \
-        "of their results (block_until_ready, or a library that calls it, as at " in said and "`train`: the host" \
+    assert "\n`evaluate`: the host waited for the end of 29 of 30 steps before it started the next program " \
+        "(block_until_ready, or a library that calls it, as at " in said and "`train`: the host" \
         not in said, said
     assert "awaited.py:%d), so the device had nothing queued meanwhile; wait once after the loop, or every N steps\n" \
         % (1 + text.splitlines().index("    y.block_until_ready()")) in said, said
     assert "equinox" not in said and "eqx" not in said, said
-    assert "xlane: 31 steps waited until the device had ended the one before, without a read (block_until_ready); " \
+    assert "xlane: the host waited for the device to end 31 steps, without a read (block_until_ready); " \
         "`xlane explain last` has more\n" in err, err
     folder, err = python("awaited_now_and_then", LOOPS.replace("TIMES", "30").replace("EVALUATED",
         "").replace("TRAINED",
         "i % 10 or w.block_until_ready()"), args=("--summary",))
-    assert "2 steps waited until the device had ended the one before, without a read (block_until_ready)\n" in err, err
+    assert "the host waited for the device to end 2 steps, without a read (block_until_ready)\n" in err, err
     folder, err = python("never_awaited", HEALTHY, args=("--summary",))
     assert "without a read" not in err and "the host waited" not in xlane("explain", folder), err
 
@@ -990,7 +990,7 @@ for i in range(30):
         found = {e.get("cause") for e in json.loads(xlane("--json", "explain", folder)) if e["of_step"]}
         assert ("unused" in found) == out and ("shared" in found) != out, found
         assert "leave it out" not in err and "does not depend" not in err, err
-        assert "static argument `step`" in err and "says what to do of the whole run" in err, err
+        assert "static argument `step`" in err and "has the remedy, once the run is over" in err, err
 
 
 @check("W3_a_warning_of_what_grows_says_so_as_explain_does")
@@ -1105,6 +1105,150 @@ def _():
     assert "op by op" not in text, text
     compiled = int(re.search(r"^(\d+) compiled, ", text, re.M)[1])
     assert "xlane: %d compiled, " % compiled in err and compiled >= 2, err + text
+
+
+OUTSIDE = """
+import jax, jax.numpy as jnp
+def loss(w, x):
+    return jnp.mean((x @ w - jnp.sin(x[:, 0])) ** 2)  # HERE
+@jax.jit
+def train_step(w, x):
+    return w - 0.1 * jax.grad(loss)(w, x)
+w, x = jnp.ones(4), jnp.ones((8, 4))
+for i in range(20):
+    jax.config.update("jax_disable_jit", i >= FROM)
+    w = train_step(w, x)
+jax.config.update("jax_disable_jit", False)
+AFTER
+"""
+
+
+@check("W1_a_function_that_ran_once_outside_of_jit_is_not_a_step_that_runs_op_by_op")
+def _():
+    text = xlane("explain", python("outside", OUTSIDE.replace("FROM", "99").replace("AFTER", "print(loss(w, x))"))[0])
+    line = line_of(OUTSIDE)
+    assert re.search(r"^`loss`, which `train_step` uses too, ran op by op, outside of jit, at \S*outside.py:%d, called at "
+                     r"\S*outside.py:13: \d+ single ops, once$" % line, text, re.M), text
+    assert "disable_jit" not in text and "one by one" not in text, text
+    text = xlane("explain", python("switched_off", OUTSIDE.replace("FROM", "5").replace("AFTER", ""))[0])
+    assert re.search(r"^`train_step` ran op by op, outside of jit, at \S*switched_off.py:%d, called at "
+                     r"\S*switched_off.py:11: \d+ single ops; jit the function that calls .*jax.disable_jit" % line,
+                     text, re.M), text
+    text = xlane("explain", python("inside", OUTSIDE.replace("FROM", "99").replace("AFTER", ""))[0])
+    assert "op by op" not in text, text
+
+
+@check("W3_the_summary_names_a_loop_without_a_jit")
+def _():
+    loop = OUTSIDE.replace("@jax.jit\n", "").replace("FROM", "99").replace("AFTER", "")
+    said = "xlane: no step: %s executions of single ops or library functions, and of nothing else; "
+    folder, err = python("unjitted", loop, args=("--summary",))
+    assert re.search(said % r"\d+", err) and "`xlane explain last` has more" in err, err
+    assert "no step: " in xlane("explain", folder)
+    _, err = python("jitted", OUTSIDE.replace("FROM", "99").replace("AFTER", "for i in range(99): w + i"),
+                    args=("--summary",))
+    assert "no step" not in err, err
+    _, err = python("few_ops", "import jax.numpy as jnp\nprint(jnp.ones(3) + 1)\n", args=("--summary",))
+    assert "no step" not in err, err
+
+
+SPLIT = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+split = NamedSharding(Mesh(np.array(jax.devices()), ("d",)), P("d"))
+@jax.jit
+def step(p, x, y):
+    return [jax.lax.with_sharding_constraint(w + (x * y).mean(), NamedSharding(split.mesh, P())) for w in p]
+p = [jnp.ones(k + 2) for k in range(4)]
+for i in range(20):
+    x, y = np.ones(8), np.ones(8)
+    if i < LATE:
+        x, y = jax.device_put((x, y), split)
+    p = step(p, x, y)
+"""
+
+
+@check("W1_what_came_after_the_warm_up_window_is_told_first")
+def _():
+    for late, first in (14, "argument `x` was split"), (99, "argument `p[0]` was not sharded"):
+        folder, err = python("late_%d" % late, SPLIT.replace("LATE", str(late)), XLANE_CPU_DEVICES="2")
+        text = xlane("explain", folder)
+        assert text.splitlines()[0].partition(" times: ")[2].startswith(first), text
+        assert ("is compiled again: sharding: argument `x`" in err) == (late == 14), err
+        assert "--all has them" not in text, text
+
+
+DROPPED = """
+import functools, jax, jax.numpy as jnp
+def loss(w, x, key, train):
+    h = jnp.tanh(x @ w)
+    return jnp.mean(jnp.where(jax.random.bernoulli(key, 0.5, h.shape), h, 0) ** 2 if train else h ** 2)
+@functools.partial(jax.jit, static_argnames="train")
+def step(w, x, key, train):
+    value, g = jax.value_and_grad(loss)(w, x, key, train) if GRADS else (loss(w, x, key, train), 0 * w)
+    return w - 0.1 * g, value
+w, x = jnp.ones((16, 4)), jnp.ones((8, 16))
+for i in range(24):
+    w, l = step(w, x, jax.random.key(i), train=i < 12)
+"""
+
+
+@check("W1_a_training_step_that_lost_its_dropout_is_told_apart_from_an_evaluation")
+def _():
+    lost = "computes gradients too: if it is your training step, it now trains without dropout; "
+    for name, grads in ("lost", "True"), ("evaluated", "train"):
+        folder, err = python("dropout_" + name, DROPPED.replace("GRADS", grads))
+        text = xlane("explain", folder)
+        assert (lost in text) == (lost in err) == (name == "lost"), (err, text)
+        verdict = text.splitlines()[0]
+        assert verdict.startswith("`step` compiled 2 times: static argument `train` changed from True to False: only the "
+                                  "earlier program draws random numbers: "), text
+        assert verdict.count("`train` changed") == 1 and "two programs are right" in verdict, text
+        assert re.search(r"\.py:\d+-\d+", text) or " to line " not in text, text
+
+
+@check("W1_numbers_of_64_bits_are_said_to_come_of_jax_enable_x64")
+def _():
+    wide = "import jax, jax.numpy as jnp, numpy as np\njax.config.update('jax_enable_x64', X64)\n@jax.jit\n" \
+           "def step(x):\n    return (x * 2).sum()\nfor i in range(20):\n    step(np.ones(8, np.float32 if i < 12 else OTHER))\n"
+    for x64, other, said in ("True", "np.float64", True), ("True", "np.int32", False), ("False", "np.int32", False):
+        text = xlane("explain", python("wide_%s_%s" % (x64, other[3:]), wide.replace("X64", x64)
+                                       .replace("OTHER", other))[0])
+        assert ("; jax_enable_x64 is on (" in text) == said and "argument `x` took f32, " in text, text
+
+
+CAPTURED = """
+import jax, jax.numpy as jnp, numpy as np
+def loss(w, x):
+    return jnp.mean((x @ w) ** 2)
+w, rng = jnp.ones(4), np.random.default_rng(0)
+ONCE
+for i in range(8):
+    x = rng.normal(size=(8, 4)).astype(np.float32)
+    w = w - 0.1 * CALL
+"""
+
+
+@check("W1_an_array_that_a_function_captures_is_named_and_so_is_a_function_made_anew")
+def _():
+    again = "times the jitted function was made anew, as by jax.jit of a lambda in a loop"
+    for name, once, call, named, made in (
+            ("lambda", "", "jax.jit(jax.grad(lambda w: loss(w, x)))(w)", True, True),
+            ("passed", "step = jax.jit(jax.grad(loss))", "step(w, x)", False, False),
+            ("cleared", "step = jax.jit(jax.grad(lambda w: loss(w, x)))", "(jax.clear_caches(), step(w))[1]", True,
+             False)):
+        text = xlane("explain", python("captured_" + name, CAPTURED.replace("ONCE", once).replace("CALL", call))[0])
+        assert (" (as `x`, which the function captures), used by " in text) == named, text
+        assert (again in text) == made, text
+
+
+@check("W1_remedies_for_sizes_follow_how_many_there_were")
+def _():                                                   # cause: sizes
+    for sizes, words in (("8 + max(0, i - 9) * (1 + i % 3)", "; pad to a few fixed sizes (buckets): each size is a "),
+                         ("[8, 9, 7, 5][i // 6]", "; pad to a few fixed sizes (buckets) if more follow\n"),
+                         ("8 if i < 23 else 5", "where it is the last batch that is smaller, drop or fill it\n")):
+        text = xlane("explain", python("many_sizes", STEP.replace("SIZES", "[%s for i in range(24)]" % sizes))[0])
+        assert words in text and text.count("(buckets)") == 1, (words, text)
 
 
 @check("R_a_process_that_becomes_another_compiles_as_that_one_and_calls_keep_their_name")
@@ -1310,7 +1454,7 @@ for i in range(24):
 """
     folder, err = python("weak", program)
     text = xlane("explain", folder)
-    assert re.search(r"^`number` compiled 2 times: argument `rate` took a Python number, an array at \S+; give it a dtype "
+    assert re.search(r"^`number` compiled 2 times: argument `rate` took a Python number, an array or NumPy number at \S+; give it a dtype "
                      r"in every call, as in jnp.asarray\(value, jnp.float32\)", text, re.M), text
     assert re.search(r"^`array` compiled 2 times: argument `state\['rate'\]` took an array, a weakly typed array at ",
                      text,
@@ -1492,14 +1636,15 @@ def _():
     rate, beta = line_of(both, "# RATE"), line_of(both, "# BETA")
     folder, _ = python("weak_and_static", both)
     said = xlane("explain", folder)
-    assert re.search(r"argument `lr` took an array, a Python number at \S*:%d; give it a dtype" % rate, said), said
+    assert re.search(r"argument `lr` took an array or NumPy number, a Python number at \S*:%d; give it a dtype" % rate,
+                     said), said
     assert re.search(r"static argument `beta` took 0, 0.125, 0.25, .* at \S*:%d; where it decides no" % beta,
                      said), said
     assert "as a result: constant" not in said, said
     assert re.search(r"as a result: stablehlo.convert was added at \S*:%d\n" % rate, said), said
     folder, _ = python("weak_alone", WEAK.replace("CALL", "w = step(w, x, 0.1 if i > 3 else lr)"))
     said = xlane("explain", folder)
-    assert "argument `lr` took an array, a Python number at " in said and "static argument" not in said, said
+    assert "argument `lr` took an array or NumPy number, a Python number at " in said and "static argument" not in said, said
     assert answers(said) == SHAPE and "constant" not in said.split(" at  module")[0], said
     healthy, _ = python("weak_never", WEAK.replace("CALL", "w = step(w, x, 0.1)"))
     assert "no recompile\n" in xlane("explain", healthy), xlane("explain", healthy)
@@ -1513,7 +1658,7 @@ def _():
         folder, _ = python(name, code)
         said = xlane("explain", folder)
         assert re.search(r"argument `x` took f32, f16 at \S*:%d; cast it" % line_of(code, "# BETA"), said), said
-        told = re.search(r"argument `lr` took a Python number, an array at \S*:%d; give it a dtype"
+        told = re.search(r"argument `lr` took a Python number, an array or NumPy number at \S*:%d; give it a dtype"
                          % line_of(code, "# RATE"),
                          said)
         assert bool(told) == is_cause, said

@@ -547,6 +547,25 @@ def _():
     assert "it ended with exit status 130" in shown and "signal" not in shown.splitlines()[0], shown
 
 
+@check("an_interrupt_is_no_failure_and_is_at_a_line_of_the_users")
+def _():
+    made = STEPS % "press = eval(compile('lambda: os.kill(os.getpid(), 2) or time.sleep(9)', '<string>', 'eval'), " \
+                   "{'os': os, 'time': time, '__name__': 'made'})\npress()  # HERE"
+    folder, _ = python("pressed", made, status=130, fresh=True)
+    said = xlane("explain", folder)
+    assert re.search(r"^its program was interrupted: KeyboardInterrupt at \S*pressed.py:%d$" % line_of(made), said,
+                     re.M), \
+        said
+    assert "failed with" not in said and "<string>" not in said, said
+    folder, _ = python("long_words", STEPS % "raise ValueError('word ' * 60)", status=1)
+    said = xlane("explain", folder)
+    assert re.search(r"^its program failed with ValueError: (word )*word\.\.\. at \S*long_words.py:\d+$", said,
+                     re.M), said
+    folder, _ = run("by_word", sys.executable, "-c", "import jax.numpy as jnp\njnp.ones(3)\nraise KeyError('x')",
+                    status=1)
+    assert "its program failed with KeyError: 'x' at <string>:3\n" in xlane("explain", folder), xlane("explain", folder)
+
+
 @check("a_cache_that_takes_nothing_is_said_once_at_the_end")
 def _():
     cache = os.path.join(TMP, "takes-nothing")

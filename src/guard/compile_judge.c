@@ -113,8 +113,8 @@ static void say_remedy(xl_buf *b, const xl_cause *cause, xl_str module, bool mor
 {
     const char *remedy = cause ? xl_cause_remedy(cause, module) : "";
     if (cause && (!strcmp(cause->word, "unused") || !strcmp(cause->word, "unread"))) {
-        xl_buf_puts(b, "; it gave the program that another value had given, and `xlane explain` says what to do of the "
-                       "whole run");
+        xl_buf_puts(b, "; it gave the program that another value had given, and `xlane explain` has the "
+                       "remedy, once the run is over");
         return;
     }
     const char *ends[] = { ". ", "; ", ": " };
@@ -167,6 +167,12 @@ static void say_why(guard_compiling *c, const xl_verdict *v)
     if (v->called.n)
         xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
     from_here(b);
+    bool trains = false;
+    for (uint32_t i = 0; i < v->ndiff; i++)
+        trains |= v->diff[i].trains;
+    if (trains)
+        xl_buf_puts(b, "; this program computes gradients too: if it is your training step, it now trains without "
+                       "dropout");
     say_remedy(b, xl_verdict_cause(v), xl_str_of(c->name), n <= shown);
 }
 

@@ -24,7 +24,7 @@
 static const char guard_preload_function[] =
     "exec(compile('''\n"
     "import functools, os, sys, types, weakref\n"
-    "functions, uses, stdlib = {}, [0], (types.__file__.rpartition('/')[0] + '/', '<frozen')\n"
+    "functions, made, uses, stdlib = {}, {}, [0], (types.__file__.rpartition('/')[0] + '/', '<frozen')\n"
     "roles = {'linearize': '.forward', 'partial_eval': '.forward', 'transpose': '.backward', 'batch': '.batched'}\n"
     "def who():\n"
     "    f, fun, info, role = sys._getframe(1), None, None, ''\n"
@@ -57,7 +57,9 @@ static const char guard_preload_function[] =
     "    except TypeError: ref = type(None)\n" /* it cannot be watched */
     "    entry = ref, way, uses[0]\n"
     "    if alive: n = alive[0]\n"
-    "    elif free: n = max(free, key=lambda i: known[i][2])\n"
+    "    elif free:\n"
+    "        n = max(free, key=lambda i: known[i][2])\n"
+    "        made[at] = made.get(at, 0) + 1\n"
     "    elif fun is None and known: n = 0\n"
     "    else:\n"                             /* other threads may do the same at this moment: each has its own place */
     "        known.append(entry)\n"
@@ -195,6 +197,7 @@ static const char guard_preload_call[] =
     "    v = f.f_locals\n"
     "    fun, info, args, kwargs = v['fun'], v['jit_info'], v['args'], v['kwargs']\n"
     "    rows = [('cleared', '', str(cleared.times)), ('form', '%d' % len(args), ', '.join(sorted(kwargs)))]\n"
+    "    rows += [('made', '', '%d' % made.get(codes(unfiltered(fun, f))[1], 0))]\n"
     "    try: named = __import__('inspect').signature(fun).parameters\n"
     "    except (TypeError, ValueError): named = {}\n"
     "    names = list(named)\n"

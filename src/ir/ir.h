@@ -353,6 +353,9 @@ bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, u
 /* The outermost frame outside the libraries below the line that called the program, whose xl_loc_stack is `caller`: a
  * line of the function that was called. False: not recorded. */
 bool xl_loc_below(const xl_module *m, xl_loc loc, uint64_t caller, xl_str *file, uint32_t *line);
+/* The n-th frame outside the libraries, the innermost is 0. function: "loss", or empty. */
+bool xl_loc_frame(const xl_module *m, xl_loc loc, uint32_t n, xl_str *function, xl_str *file, uint32_t *line,
+                  uint32_t *col);
 xl_str xl_loc_label(const xl_module *m, xl_loc loc);       /* the outermost name, or empty */
 bool xl_loc_passes(const xl_module *m, xl_loc loc, const char *part); /* some frame's file has `part` in its path */
 uint64_t xl_loc_stack(const xl_module *m, xl_loc loc); /* a hash of the lines of all frames; 0: none */

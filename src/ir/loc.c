@@ -155,6 +155,32 @@ bool xl_loc_below(const xl_module *m, xl_loc loc, uint64_t caller, xl_str *file,
     return false;
 }
 
+bool xl_loc_frame(const xl_module *m, xl_loc loc, uint32_t n, xl_str *function, xl_str *file, uint32_t *line,
+                  uint32_t *col)
+{
+    for (int depth = 0; depth < 128; depth++) {
+        xl_loc_info l = *xl_loc_get(m, loc);
+        if (l.kind == XL_LOC_NAME && xl_loc_get(m, l.a)->kind != XL_LOC_FILE) {
+            loc = l.a;                                     /* what the frontend calls the op */
+            continue;
+        }
+        xl_loc_info f = l.kind == XL_LOC_CALL ? *xl_loc_get(m, l.a) : l;
+        *function = f.kind == XL_LOC_NAME ? f.str : (xl_str){ "", 0 };
+        if (f.kind == XL_LOC_NAME)
+            f = *xl_loc_get(m, f.a);
+        if (f.kind == XL_LOC_FILE && !in_library(f.str) && n-- == 0) {
+            *file = f.str;
+            *line = f.line;
+            *col = f.col;
+            return true;
+        }
+        if (l.kind != XL_LOC_CALL)
+            return false;
+        loc = l.b;
+    }
+    return false;
+}
+
 xl_str xl_loc_label(const xl_module *m, xl_loc loc)
 {
     const xl_loc_info *l = xl_loc_get(m, loc);

@@ -18,7 +18,8 @@ static bool next(xl_str *rest, row *out)
 static bool find(xl_str call, xl_str name, bool meta, row *out)
 {
     while (next(&call, out)) {
-        bool is_meta = xl_str_is(out->name, "form") || xl_str_is(out->name, "cleared");
+        bool is_meta = xl_str_is(out->name, "form") || xl_str_is(out->name, "cleared") ||
+                       xl_str_is(out->name, "made");
         if (xl_str_eq(out->name, name) && (meta || !is_meta) && !xl_str_is(out->kind, "weak"))
             return true;
     }
@@ -257,6 +258,33 @@ bool xl_call_held(xl_arena *a, xl_str before, xl_str after, xl_str *what, xl_str
             !xl_str_eq(x.value, y.value) && !follows(&x, &y, *from, *to))
             return false;
     return found;
+}
+
+static xl_str only_array(xl_str call, xl_str shape)
+{
+    xl_str name = { "", 0 };
+    for (row r; next(&call, &r);) {
+        bool array = xl_str_is(r.kind, "held") && xl_str_ends(r.value, XL_STR(" array"));
+        if (!array || !xl_str_eq(xl_str_cut(&r.value, ' '), shape))
+            continue;
+        if (name.n)
+            return (xl_str){ "", 0 };                      /* either may be it */
+        name = r.name;
+    }
+    return name;
+}
+
+xl_str xl_call_array(xl_str before, xl_str after, xl_str shape)
+{
+    xl_str then = only_array(before, shape), now = only_array(after, shape);
+    return xl_str_eq(then, now) ? now : (xl_str){ "", 0 };
+}
+
+bool xl_call_remade(xl_str before, xl_str after)
+{
+    row x, y;
+    return find(before, XL_STR("made"), true, &x) && find(after, XL_STR("made"), true, &y) &&
+           !xl_str_eq(x.value, y.value);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* src/lane/call.h
  * What a frontend tells of the call that a program is compiled for, and how two calls differ. A call is lines of
  * NAME<tab>KIND<tab>VALUE, as guard/preload_function.h writes them: `cleared` (how often JAX's caches were emptied),
- * `form` (positional arguments, keywords), static arguments (`value`, `object` with its hash, `anew` where objects
+ * `made` (how often its function was made anew), `form` (positional arguments, keywords), static arguments (`value`, `object` with its hash, `anew` where objects
  * compare by identity, `parts` where what they consist of does), static fields of the others (`field`, `field-object`),
  * the structure of the others (`tree`, named `passed x`), Python values among the arguments of equinox.filter_jit
  * (`Python float`), the names of arguments that a wrapper passes on under its own (`leaves`: its name of a list, the
@@ -27,6 +27,11 @@ xl_str xl_call_value(xl_arena *a, xl_str before, xl_str after, xl_str x, xl_str 
 /* A list or array of the function's surroundings that has another size, where no other value changed but with it: what,
  * as "the length of `replay` (a list)", and its sizes; false: there is none. */
 bool xl_call_held(xl_arena *a, xl_str before, xl_str after, xl_str *what, xl_str *from, xl_str *to);
+
+/* The only array of the function's surroundings of that shape ("64x16") in both calls, by its name; else empty. */
+xl_str xl_call_array(xl_str before, xl_str after, xl_str shape);
+/* Whether the function is another one, of the same code: made anew since then. */
+bool xl_call_remade(xl_str before, xl_str after);
 
 /* An argument that the program calls `label`, as the user calls it: "model.weight", or "argument 2 of step()"; `label`
  * itself where no wrapper gave it. */

@@ -651,6 +651,49 @@ static const record *op_by_op(const xl_contracts *c, const record *now)
     return NULL;
 }
 
+/* Is that frame one of an op of the region, or of one inside it? */
+static bool passes(const xl_module *m, const xl_region *g, xl_str file, uint32_t line, uint32_t col)
+{
+    xl_str function, at;
+    uint32_t l, c;
+    for (uint32_t i = 0; g && i < g->nop; i++) {
+        for (uint32_t n = 0; xl_loc_frame(m, g->op[i]->loc, n, &function, &at, &l, &c); n++)
+            if (l == line && c == col && xl_str_eq(at, file))
+                return true;
+        for (uint32_t k = 0; k < g->op[i]->nregion; k++)
+            if (passes(m, g->op[i]->region[k], file, line, col))
+                return true;
+    }
+    return false;
+}
+
+/* Which function it is whose ops run one by one: of the frames that the jitted function's ops have too, the outermost;
+ * and where that was called. */
+static xl_str op_by_op_words(xl_arena *a, const xl_module *m, const record *jitted)
+{
+    xl_str name = { "", 0 }, function, file = { "", 0 }, own = jitted->module, at = { "", 0 };
+    uint32_t line = 0, col;
+    bool is = false, inside = true;
+    own = xl_str_starts(own, XL_STR("jit_")) ? (xl_str){ own.p + 4, own.n - 4 } : own;
+    for (uint32_t n = 0; inside && xl_loc_frame(m, called_at(m), n, &function, &file, &line, &col); n++) {
+        at = n ? at : xl_strf(a, "%.*s:%u", XL_FMT(file), line);
+        inside = false;
+        for (uint32_t i = 0; i < jitted->m->nfunc && !is && !inside; i++)
+            inside = passes(jitted->m, jitted->m->func[i]->body, file, line, col);
+        if (!inside)
+            break;
+        for (xl_str rest = function; rest.n;)              /* "step" of "Model.step" */
+            name = xl_str_cut(&rest, '.');
+        is = xl_str_eq(name, own);
+    }
+    if (!file.n)
+        return (xl_str){ "", 0 };
+    bool other = !is && name.n;
+    return xl_strf(a, "`%.*s`%s%.*s%s ran op by op, outside of jit, at %.*s, called at %.*s:%u",
+                   XL_FMT(name.n ? name : own), other ? ", which `" : "", other ? (int)own.n : 0, own.p,
+                   other ? "` uses too," : "", XL_FMT(at), XL_FMT(file), line);
+}
+
 /* ---- the same program again ---- */
 /* Where it is defined (its first line) and where it was called from: all that a frontend leaves of why it traced the
  * function again. */
@@ -929,6 +972,23 @@ static bool held_otherwise(xl_arena *a, const record *best, const xl_compile_sit
     return true;
 }
 
+/* The array that a constant is, of those that the function takes from its surroundings. */
+static void name_captured(xl_arena *a, const record *best, const xl_compile_site *site, xl_diff *d)
+{
+    static const char head[] = "constant ", use[] = ", used by ";
+    const char *end = memmem(d->text.p, d->text.n, use, sizeof use - 1);
+    if (!end || !xl_str_starts(d->text, XL_STR(head)))
+        return;
+    xl_str shape = { d->text.p + sizeof head - 1, (size_t)(end - d->text.p) - (sizeof head - 1) };
+    while (shape.n && shape.p[shape.n - 1] != 'x')
+        shape.n--;
+    shape.n -= shape.n > 0;
+    xl_str name = shape.n ? xl_call_array(best->site.call, site->call, shape) : shape;
+    if (name.n)
+        d->text = xl_strf(a, "%.*s (as `%.*s`, which the function captures)%.*s", (int)(end - d->text.p), d->text.p,
+                          XL_FMT(name), (int)(d->text.n - (size_t)(end - d->text.p)), end);
+}
+
 /* What the call tells of a program that changed: by which values, and arguments that came by keyword. */
 static void called_otherwise(xl_arena *a, const record *best, const xl_compile_site *site, xl_verdict *v)
 {
@@ -949,6 +1009,8 @@ static void called_otherwise(xl_arena *a, const record *best, const xl_compile_s
                 d->text = xl_strf(a, "%.*s%s%.*s%s%.*s", (int)n, d->text.p, own ? ", " : " (", XL_FMT(name),
                                   own ? "" : ")", (int)(d->text.n - n), d->text.p + n);
                 named = true;
+            } else {
+                name_captured(a, best, site, d);
             }
         }
     }
@@ -981,6 +1043,20 @@ static bool draws(const xl_module *m)
     return ops || (named && threefry);
 }
 
+/* Does it differentiate? JAX says so in the names of ops. */
+static bool grads_in(const xl_module *m, const xl_region *r)
+{
+    for (uint32_t i = 0; r && i < r->nop; i++) {
+        xl_str label = xl_loc_label(m, r->op[i]->loc);
+        if (memmem(label.p, label.n, "transpose(jvp(", 14))
+            return true;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            if (grads_in(m, r->op[i]->region[k]))
+                return true;
+    }
+    return false;
+}
+
 /* Only one of the programs draws random numbers, as with dropout. */
 static void find_draws(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *v)
 {
@@ -995,6 +1071,8 @@ static void find_draws(xl_arena *a, const xl_module *before, const xl_module *af
     }
     if (!most)
         return;
+    for (uint32_t i = 0; i < after->nfunc && was; i++)
+        most->trains |= grads_in(after, after->func[i]->body);
     most->text = xl_strf(a, "only %s program draws random numbers: %.*s", was ? "the earlier" : "this",
                          XL_FMT(most->text));
     xl_diff told = *most; /* it comes first */
@@ -1062,8 +1140,10 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
         option_follows(a, out);
         if (!strcmp(out->reason, "op"))
             find_draws(a, best->m, m, out);
-        if (near->here)
+        if (near->here) {
             called_otherwise(a, best, site, out);
+            out->remade = xl_call_remade(best->site.call, site->call);
+        }
     } else {
         bool elsewhere = near->here && !xl_str_eq(best->site.devices, site->devices);
         out->reason = part ? part : elsewhere ? "device" : near->here ? "identical" : "first";
@@ -1140,12 +1220,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     }
     const record *function = op_by_op(c, now);
     if (function) {
-        xl_diff x = { 0 };
-        uint32_t col;
-        xl_loc_line(m, called_at(m), &x.file, &x.line, &col);
-        *out = (xl_verdict){ .reason = "eager",
-                             .words = xl_strf(a, "the code of `%.*s` runs op by op at %.*s:%u",
-                                              XL_FMT(function->module), XL_FMT(x.file), x.line) };
+        *out = (xl_verdict){ .reason = "eager", .words = op_by_op_words(a, m, function) };
     }
     if (site->owner == XL_OWNER_SEARCH)
         *out = (xl_verdict){ .reason = "search",
@@ -1181,6 +1256,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         xl_json_put_str(j, "config", v->config);
     if (v->mapped)
         xl_json_put_bool(j, "mapped", true);
+    if (v->remade)
+        xl_json_put_bool(j, "remade", true);
     if (v->filtered)
         xl_json_put_text(j, "jitted_by", "equinox");
     if (v->way)
@@ -1205,6 +1282,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
             xl_json_put_bool(j, d->grown ? "grown" : "carried", true);
         if (d->draws)
             xl_json_put_bool(j, "draws", true);
+        if (d->trains)
+            xl_json_put_bool(j, "trains", true);
         if (d->optax)
             xl_json_put_text(j, "library", "optax");
         if (d->returned)

@@ -28,6 +28,7 @@ typedef struct {
     xl_str words; /* what differs outside the program: flags, options, plugin ... */
     xl_str config; /* "jax.config: jax_default_matmul_precision None -> highest": what was switched since, or empty */
     bool mapped;   /* the same program again, of jax.pmap */
+    bool remade;   /* its function is another one of the same code */
     bool filtered; /* equinox.filter_jit called it */
     const char *way; /* a word of cause.def, where how it was called is why: "cleared", "keywords", "anew"; or NULL */
     xl_str values;   /* Python values that are otherwise than in the call before: "`lr` changed from 0.1 to 0.05" */

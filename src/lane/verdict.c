@@ -10,6 +10,7 @@
 #include "lane/contract.h"
 #include "lane/gaps.h"
 #include "lane/run.h"
+#include "lane/steps.h"
 
 static const xl_cause causes[] = {
 #define CAUSE(word, ask, remedy) { word, remedy, XL_ASK_##ask },
@@ -229,6 +230,7 @@ static size_t add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const x
     const xl_cause *own = xl_event_cause(e);
     size_t before = u->ncause, mine = SIZE_MAX;
     bool any = false;
+    u->remade += xl_node_flag(e, "remade");
     if (config.n && !xl_node_is(e, "reason", "identical")) {
         any = true;
         answer(a, v, xl_cause_of(XL_STR("config")));
@@ -288,6 +290,8 @@ static size_t add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const x
         if (c == own && mine == SIZE_MAX)
             mine = (size_t)(s - u->cause);
         s->optax |= xl_node_is(d, "library", "optax");
+        s->trains |= xl_node_flag(d, "trains");
+        s->late |= xl_node_is(e, "phase", "steady");
         s->times++;
         s->ops += (uint32_t)xl_node_num(d, "ops", 0);
         count_growth(s, e, d);
@@ -319,12 +323,15 @@ static size_t add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const x
     return mine;
 }
 
-/* What has no line says less than the same with one, and a layout or a donation less than all else. */
+/* What came after the warm-up window is told first; what has no line says less than the same with one, and a layout
+ * or a donation less than all else. */
 static int by_weight(const void *a, const void *b)
 {
     const xl_cause_seen *x = a, *y = b;
     if (x->group != y->group)
         return x->group < y->group ? -1 : 1;
+    if (x->late != y->late)
+        return x->late ? -1 : 1;
     if (!x->where.n != !y->where.n)
         return x->where.n ? -1 : 1;
     if (x->ops != y->ops)
@@ -389,9 +396,17 @@ static bool modes(const xl_run_unit *u, const xl_cause_seen *c)
            c->number > 0 && 2 * c->number <= (double)u->runs && u->runs >= 8;
 }
 
+/* Its first size, and a smaller one. */
+static bool last_batch(const xl_cause_seen *c)
+{
+    int64_t first, then;
+    return c->nvalue == 2 && xl_str_i64(c->value[0], &first) && xl_str_i64(c->value[1], &then) && then < first;
+}
+
 /* What only the whole run tells of a cause. */
 static void find_habits(xl_run_unit *u)
 {
+    enum { MANY = 6 };                                     /* sizes: more will come */
     for (size_t i = 0; i < u->ncause; i++) {
         xl_cause_seen *c = &u->cause[i];
         bool shape = !strcmp(c->cause->word, "shape") || !strcmp(c->cause->word, "length");
@@ -399,6 +414,10 @@ static void find_habits(xl_run_unit *u)
             c->cause = xl_cause_of(XL_STR("grown"));
         else if (shape && buckets(u, c))
             c->cause = xl_cause_of(XL_STR("buckets"));
+        else if (shape && c->nvalue >= MANY)
+            c->cause = xl_cause_of(XL_STR("sizes"));
+        else if (shape && !last_batch(c))
+            c->cause = xl_cause_of(XL_STR("length"));
         else if (!strcmp(c->cause->word, "unused") && turned(u, argument_of(c->what)))
             c->cause = xl_cause_of(XL_STR("shared"));
         else if (!strcmp(c->cause->word, "op") && modes(u, c))
@@ -423,8 +442,11 @@ static void tidy(xl_run_unit *u)
     size_t kept = 0;
     for (size_t i = 0; i < u->ncause; i++) {
         xl_cause_seen *c = &u->cause[i];
-        bool light = !strcmp(c->cause->word, "layout") || !strcmp(c->cause->word, "donation");
-        c->nth = c->group = (uint32_t)(light ? i + u->ncause : i);
+        bool light = !strcmp(c->cause->word, "layout") || !strcmp(c->cause->word, "donation"), late = false;
+        for (size_t k = 0; k < u->ncause; k++)
+            late |= u->cause[k].cause == c->cause && u->cause[k].late;
+        c->nth = (uint32_t)i;
+        c->group = (uint32_t)(i + (light ? 2 : late ? 0 : 1) * u->ncause);
         for (size_t k = i; k-- > 0;)
             if (u->cause[k].cause == c->cause)
                 c->group = u->cause[k].group;
@@ -697,6 +719,17 @@ static void count_runs(xl_arena *a, const char *dir, xl_metrics *all, member *me
     }
 }
 
+/* Of a process that was killed, its steps may have been written later than its counts: the larger is nearer. */
+static void count_steps(xl_arena *a, const char *dir, xl_run_verdict *v)
+{
+    xl_step_times *t = NULL;
+    size_t n = 0;
+    xl_error_free(xl_steps_read(a, dir, &t, &n));
+    for (size_t i = 0; i < v->nunit && n == 1; i++)
+        if (xl_str_eq(v->unit[i]->module, t->module) && v->unit[i]->runs < t->steps)
+            v->unit[i]->runs = t->steps;
+}
+
 /* Compiles of each unit, per process: ranks compile the same. */
 static void add_up(const member *mem, size_t nmem)
 {
@@ -800,6 +833,8 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     add_up(mem, nmem);
     find_functions(v);
     find_end(a, dir, v);
+    if (m && v->cut)
+        count_steps(a, dir, v);
     uint64_t ran = 0;
     for (size_t i = 0; i < v->nunit; i++)
         ran += v->unit[i]->runs;

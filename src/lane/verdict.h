@@ -28,6 +28,8 @@ typedef struct {
     size_t nvalue, capvalue;
     xl_str values;                                         /* Python values that changed then: of the first time */
     bool optax;                                            /* a constant that Optax reads */
+    bool trains;                                           /* a later program without dropout computes gradients */
+    bool late;                                             /* it came after the warm-up window */
     int times;
     uint32_t ops, more;                                    /* ops that came or went; further changes on that line */
     double by, number;                                     /* the last growth, and the execution that it was for */
@@ -49,6 +51,7 @@ typedef struct {
     int processes;                                         /* that compiled or loaded it */
     bool alike;                                            /* and each as often as that one */
     int all_compiles, all_cached, all_loaded;              /* of all processes */
+    int remade;                                            /* changes of it for which its function was made anew */
     int refused;                                           /* by the policy, in all processes */
     uint64_t runs;                                         /* executions of all; 0 where none were recorded */
     uint64_t waited; /* of those, the ones whose results were read before the next */

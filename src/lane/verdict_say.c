@@ -10,6 +10,8 @@
 static void say_cause(const xl_cause_seen *c, bool counted, xl_buf *b)
 {
     enum { VALUES = 8 };
+    if (c->values.n)                                       /* it comes first: that is what to change */
+        xl_buf_printf(b, "%.*s: ", XL_FMT(c->values));
     xl_buf_printf(b, "%.*s", XL_FMT(c->what));
     if (c->nvalue)
         xl_buf_puts(b, c->join ? c->join : " took ");
@@ -19,8 +21,6 @@ static void say_cause(const xl_cause_seen *c, bool counted, xl_buf *b)
         xl_buf_printf(b, " and %zu more (--json lists all)", c->nvalue - VALUES);
     if (c->where.n && !memmem(c->what.p, c->what.n, c->where.p, c->where.n))
         xl_buf_printf(b, " at %.*s", XL_FMT(c->where));
-    if (c->values.n)
-        xl_buf_printf(b, " (%.*s)", XL_FMT(c->values));
     if (!c->nvalue && c->times > 1 && !counted)
         xl_buf_printf(b, " (%d times)", c->times);
     if (c->more)
@@ -78,6 +78,18 @@ void xl_verdict_end_say(const xl_run_verdict *v, xl_buf *b)
     xl_arena_fini(&a);
 }
 
+/* A dtype became one of 64 bits. */
+static bool of_64_bits(const xl_cause_seen *c)
+{
+    bool wide = false, narrow = false;
+    for (size_t i = 0; i < c->nvalue; i++) {
+        bool is = xl_str_is(c->value[i], "f64") || xl_str_is(c->value[i], "i64") || xl_str_is(c->value[i], "ui64");
+        wide |= is;
+        narrow |= !is;
+    }
+    return wide && narrow && c->cause->ask == XL_ASK_SHAPE;
+}
+
 void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u, xl_buf *b)
 {
     bool sum = u->processes > 1 && !u->ncause; /* then all of them count, else those of one process */
@@ -128,27 +140,50 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
         n += !show[i];
         show[i] = true;
     }
+    bool wide_told = false;
     for (size_t i = 0, lines = 0; i < u->ncause; i++) { /* causes of one remedy share a line */
         if (!show[i] || told[i])
             continue;
-        bool optax = false, minus = false;
+        bool optax = false, minus = false, trains = false, wide = false;
         const char *joined = strcmp(u->cause[i].cause->word, "resulting") ? "    and: " : "    as a result: ";
+        size_t with = 0;                                   /* that the same Python value decides */
         for (size_t k = i; k < u->ncause; k++) {
             if (!show[k] || u->cause[k].cause != u->cause[i].cause)
                 continue;
+            told[k] = true;
+            trains |= u->cause[k].trains;
+            wide |= of_64_bits(&u->cause[k]);
+            if (k > i && u->cause[k].values.n && xl_str_eq(u->cause[k].values, u->cause[i].values)) {
+                with++;
+                continue;
+            }
             xl_buf_puts(b, k > i ? ", and " : lines++ ? joined : "");
             say_cause(&u->cause[k], u->ncause == 1 && u->cause[k].times + 1 >= all, b);
-            told[k] = true;
             optax |= u->cause[k].optax;
             minus |= u->cause[k].optax && u->cause[k].nvalue && xl_str_starts(u->cause[k].value[0], XL_STR("-"));
         }
+        if (with)
+            xl_buf_printf(b, ", and %zu more change%s with it", with, with == 1 ? "" : "s");
+        if (trains)
+            xl_buf_puts(b, "; the later program computes gradients too: if it is your training step, it now trains "
+                           "without dropout");
+        if (wide && !wide_told)
+            xl_buf_puts(b, "; jax_enable_x64 is on (jax.config, or JAX_ENABLE_X64), so 64-bit numbers of NumPy and "
+                           "Python stay 64 bits: turn it off if you do not need them");
+        wide_told |= wide;
         xl_buf_printf(b, "; %s%s%s\n", xl_cause_remedy(u->cause[i].cause, u->module),
                       optax ? " (Optax: optax.inject_hyperparams, or a schedule)" : "",
                       minus ? "; a learning rate of 0.1 is -0.1 in a program of Optax, which subtracts the update"
                             : "");
     }
+    if (u->remade)
+        xl_buf_printf(
+            b,
+            "    and: %d of these times the jitted function was made anew, as by jax.jit of a lambda in a loop, "
+            "which traces it again whatever it captures: make it once, outside the loop\n",
+            u->remade);
     if (u->ncause > n)
-        xl_buf_printf(b, "    and %zu more: the list of --all has them\n", u->ncause - n);
+        xl_buf_printf(b, "    and %zu more: the list below has them\n", u->ncause - n);
 }
 
 /* Each of the ranks says so, in the same `text` or `error`. */
@@ -217,8 +252,8 @@ static void say_waits(const xl_run_verdict *v, xl_buf *b)
                 where = xl_node_text(v->event[k], "where");
         say_name(u->name, u->function, b);
         xl_buf_printf(b,
-                      ": the host waited for the end of %s%llu of %llu steps before it started the next one, and read "
-                      "none of their results (%s%s%.*s), so the device had nothing queued meanwhile; %s\n",
+                      ": the host waited for the end of %s%llu of %llu steps before it started the next program "
+                      "(%s%s%.*s), so the device had nothing queued meanwhile; %s\n",
                       xl_verdict_open(v) ? "at least " : "", (unsigned long long)u->awaited,
                       (unsigned long long)u->runs,
                       u->filtered ? "equinox.filter_jit waits in each call"
@@ -250,15 +285,19 @@ static void say_single_ops(const xl_run_verdict *v, size_t steps, size_t other, 
     for (size_t k = 0; k < sizeof apart / sizeof *apart; k++) {
         const xl_node *first = NULL;
         size_t n = 0;
+        uint64_t runs = UINT64_MAX;                        /* of the op that ran least */
         for (size_t i = 0; i < v->nevent; i++)
             if (v->of[i] && xl_node_is(v->event[i], "reason", apart[k])) {
                 first = first ? first : v->event[i];
+                runs = v->of[i]->runs < runs ? v->of[i]->runs : runs;
                 n++;
             }
-        if (first)
-            xl_buf_printf(b, "%.*s: %zu op%s compiled one by one; %s\n", XL_FMT(xl_node_text(first, "words")), n,
-                          n == 1 ? " was" : "s were", xl_event_cause(first)->remedy);
         op_by_op |= first != NULL;
+        if (!first)
+            continue;
+        bool few = runs < 3 && !k && !xl_verdict_open(v);
+        xl_buf_printf(b, "%.*s: %zu single op%s%s%s%s\n", XL_FMT(xl_node_text(first, "words")), n, n == 1 ? "" : "s",
+                      few && runs == 1 ? ", once" : "", few ? "" : "; ", few ? "" : xl_event_cause(first)->remedy);
     }
     if (!op_by_op && !steps && broken && !v->gaps) {
         xl_buf_printf(b,

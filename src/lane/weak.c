@@ -117,13 +117,14 @@ static xl_diff difference(xl_arena *a, const xl_module *after, uint32_t i, bool 
 {
     const char *more = kind.n ? "" : " (a Python number, or jnp.asarray of one)";
     xl_str weak = kind.n ? kind : XL_STR("a weakly typed value");
+    xl_str strong = xl_str_is(kind, "a Python number") ? XL_STR("an array or NumPy number") : XL_STR("an array");
     xl_diff d = { .kind = XL_DIFF_WEAK,
                   .arg = (int32_t)i,
                   .dim = -1,
                   .times = 1,
                   .name = xl_loc_label(after, argument(after, i)->loc),
-                  .before = now ? XL_STR("an array") : weak,
-                  .after = now ? weak : XL_STR("an array") };
+                  .before = now ? strong : weak,
+                  .after = now ? weak : strong };
     xl_diff_used_at(after, i, &d);
     xl_str who = d.name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(d.name)) : xl_strf(a, "argument %u", i);
     d.text = xl_strf(a, "%.*s: %.*s%s instead of %.*s%s of the same type: its weak type changed%s%.*s%s", XL_FMT(who),

@@ -78,7 +78,7 @@ def sgd(w, g, rate):
 w = data(16).astype(jnp.bfloat16)
 for i in range(6):
     sgd(w, w, 0.1 if i < 4 else np.float32(0.1))
-""", words="argument `rate` took a Python number, an array at ")
+""", words="argument `rate` took a Python number, an array or NumPy number at ")
 plant("double_precision", "x64", POLICY, """
 @jax.jit
 def accumulate(x):
@@ -342,7 +342,7 @@ for i in range(5):
 with jax.disable_jit():
     for i in range(3):
         w = step(w, x)
-""", words="runs op by op")
+""", words="ran op by op")
 plant("eager_from_the_start", "eager", NO, """
 def step(w, x):
     return w - 0.1 * jnp.tanh(x @ w).mean()

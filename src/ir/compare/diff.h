@@ -33,6 +33,7 @@ typedef struct {
     bool listed;  /* ARGS: it is an element of a list whose length is told (its `part`) */
     bool makes;   /* OP: they make arrays from numbers alone, or are of lines that both programs have */
     bool forms;   /* OP: they only change a form or a dtype */
+    bool trains;  /* and draws: the later one draws none, and computes gradients all the same */
     bool draws;   /* OP, for the caller: only one of the programs draws random numbers */
     bool at_call; /* OP: they came or went where the program is called, or their line is not known */
     bool optax;                                            /* of a constant: its reader is of Optax */

@@ -765,7 +765,7 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     xl_str until = { "", 0 };
     x.last = y.file.n && y.line > x.line ? y.line : x.line;
     if (x.last > x.line && xl_str_eq(x.file, y.file))
-        until = xl_strf(d->arena, " to line %u", y.line);
+        until = xl_strf(d->arena, "-%u", y.line);
     x.ops = nwent + ncame;
     x.before = xl_str_dup(d->arena, xl_buf_view(&old.names));
     x.after = xl_str_dup(d->arena, xl_buf_view(&new.names));
