@@ -557,7 +557,7 @@ def _():
                      re.M), \
         said
     assert "failed with" not in said and "<string>" not in said, said
-    folder, _ = python("long_words", STEPS % "raise ValueError('word ' * 60)", status=1)
+    folder, _ = python("long_words", STEPS % "raise ValueError('word ' * 60)", status=1, fresh=True)
     said = xlane("explain", folder)
     assert re.search(r"^its program failed with ValueError: (word )*word\.\.\. at \S*long_words.py:\d+$", said,
                      re.M), said

@@ -219,7 +219,7 @@ static void put_json(const xl_run_verdict *v, xl_buf *b)
         xl_json_put_bool(&j, "of_step", v->of[i]->step);
         if (!xl_node_is(e, "reason", "first")) {
             xl_json_put_text(&j, "cause", xl_run_cause(v, i)->word);
-            xl_json_put_text(&j, "remedy", xl_cause_remedy(xl_run_cause(v, i), xl_node_text(e, "module")));
+            xl_json_put_text(&j, "remedy", xl_run_remedy(v, i));
         }
         xl_json_end(&j);
     }

@@ -436,6 +436,19 @@ const xl_cause *xl_run_cause(const xl_run_verdict *v, size_t i)
     return again ? xl_cause_of(XL_STR("shared")) : c;
 }
 
+const char *xl_run_remedy(const xl_run_verdict *v, size_t i)
+{
+    const xl_cause *c = xl_run_cause(v, i), *sizes = NULL;
+    for (size_t k = 0; v->of[i] && k < v->of[i]->ncause && !strcmp(c->word, "shape"); k++) {
+        const xl_cause *seen = v->of[i]->cause[k].cause;
+        if (!strcmp(seen->word, "length") || !strcmp(seen->word, "sizes"))
+            sizes = seen;
+        else if (seen == c)
+            break;
+    }
+    return xl_cause_remedy(sizes ? sizes : c, xl_node_text(v->event[i], "module"));
+}
+
 /* Ops that came or went on one line are one cause. */
 static void tidy(xl_run_unit *u)
 {

@@ -142,5 +142,6 @@ bool xl_event_again(const xl_node *e);                     /* a compile event th
 const xl_cause *xl_event_cause(const xl_node *e);
 /* The same, of event `i`, by what the whole run tells of it. */
 const xl_cause *xl_run_cause(const xl_run_verdict *v, size_t i);
+const char *xl_run_remedy(const xl_run_verdict *v, size_t i); /* what the first lines say of it, in the whole run */
 
 #endif

@@ -171,17 +171,17 @@ void xl_run_unit_say(xl_arena *a, const xl_run_verdict *v, const xl_run_unit *u,
             xl_buf_puts(b, "; jax_enable_x64 is on (jax.config, or JAX_ENABLE_X64), so 64-bit numbers of NumPy and "
                            "Python stay 64 bits: turn it off if you do not need them");
         wide_told |= wide;
-        xl_buf_printf(b, "; %s%s%s\n", xl_cause_remedy(u->cause[i].cause, u->module),
+        xl_buf_printf(b, "; %s%s%s", xl_cause_remedy(u->cause[i].cause, u->module),
                       optax ? " (Optax: optax.inject_hyperparams, or a schedule)" : "",
                       minus ? "; a learning rate of 0.1 is -0.1 in a program of Optax, which subtracts the update"
                             : "");
+        if (u->remade && lines == 1)
+            xl_buf_printf(b,
+                          "; %d of these times the jitted function was made anew, as by jax.jit of a lambda in a loop, "
+                          "which traces it again whatever it captures: make it once, outside the loop",
+                          u->remade);
+        xl_buf_putc(b, '\n');
     }
-    if (u->remade)
-        xl_buf_printf(
-            b,
-            "    and: %d of these times the jitted function was made anew, as by jax.jit of a lambda in a loop, "
-            "which traces it again whatever it captures: make it once, outside the loop\n",
-            u->remade);
     if (u->ncause > n)
         xl_buf_printf(b, "    and %zu more: the list below has them\n", u->ncause - n);
 }
