@@ -754,7 +754,7 @@ for n in range(3):
     for name, ours, theirs in ("of_optax", "0.1 / 2 ** n", "0.5"), ("not_of_optax", "0.1", "-0.5 / 2 ** n"):
         said = xlane("explain", python(name, text.replace("OURS", ours).replace("THEIRS", theirs))[0])
         for words in ("constant -0.1 -> -0.05 (as of a learning rate of 0.1 -> 0.05, for Optax subtracts the update), used",
-                      "; a learning rate of 0.1 is -0.1 in a program of Optax, which subtracts the update\n"):
+                      "; a learning rate of 0.1 is -0.1 in a program of Optax, which subtracts the update"):
             assert (words in said) == (name == "of_optax"), said
         assert answers(said) == ("no", "no", "no", "yes") and (hint in said) == (name == "of_optax"), said
 
