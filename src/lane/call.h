@@ -1,13 +1,14 @@
 /* src/lane/call.h
  * What a frontend tells of the call that a program is compiled for, and how two calls differ. A call is lines of
  * NAME<tab>KIND<tab>VALUE, as guard/preload_function.h writes them: `cleared` (how often JAX's caches were emptied),
- * `made` (how often its function was made anew), `form` (positional arguments, keywords), static arguments (`value`, `object` with its hash, `anew` where objects
- * compare by identity, `parts` where what they consist of does), static fields of the others (`field`, `field-object`),
- * the structure of the others (`tree`, named `passed x`), Python values among the arguments of equinox.filter_jit
- * (`Python float`), the names of arguments that a wrapper passes on under its own (`leaves`: its name of a list, the
- * number of the first, how many, and the path of each or `.`, where the paths are known), those of a weak type (`weak`,
- * named `weak x`; a row `weak types` says that they are known), Python values of the function's surroundings (`taken`),
- * and the sizes of lists and arrays there (`held`). Texts are in the arena. */
+ * `made` (how often its function was made anew), `form` (positional arguments, keywords), static arguments (`value`,
+ * `object` with its hash, `anew` where objects compare by identity, `parts` where what they consist of does), static
+ * fields of the others (`field`, `field-object`), the structure of the others (`tree`, named `passed x`), Python values
+ * among the arguments of equinox.filter_jit (`Python float`), the names of arguments that a wrapper passes on under its
+ * own (`leaves`: its name of a list, the number of the first, how many, and the path of each or `.`, where the paths
+ * are known), those of a weak type (`weak`, named `weak x`; a row `weak types` says that they are known), Python values
+ * of the function's surroundings (`taken`), and the sizes of lists and arrays there (`held`). Texts are in the arena.
+ * */
 #ifndef XL_LANE_CALL_H
 #define XL_LANE_CALL_H
 
