@@ -166,7 +166,7 @@ TEST(configurations)
     xl_buf_fini(&b);
     char *typo[] = { "data.train=x", "model.haeds=4" }, *none[] = { "model.dim=64" },
          *shrink[] = { "data.train=x", "data.buckets=32,16" };
-    CHECK_ERR(xl_config_read(&a, NULL, typo, 2, &c), "did you mean \"model.heads\"");
+    CHECK_ERR(xl_config_read(&a, NULL, typo, 2, &c), "did you mean 'model.heads'");
     CHECK_ERR(xl_config_read(&a, NULL, none, 1, &c), "data.train");
     CHECK_ERR(xl_config_read(&a, NULL, shrink, 2, &c), "must grow");
     xl_arena_fini(&a);
