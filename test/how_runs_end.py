@@ -559,7 +559,7 @@ def _():
     assert "failed with" not in said and "<string>" not in said, said
     folder, _ = python("long_words", STEPS % "raise ValueError('word ' * 60)", status=1, fresh=True)
     said = xlane("explain", folder)
-    assert re.search(r"^its program failed with ValueError: (word )*word\.\.\. at \S*long_words.py:\d+$", said,
+    assert re.search(r"^its program failed with ValueError: (word )*word \.\.\. at \S*long_words.py:\d+$", said,
                      re.M), said
     folder, _ = run("by_word", sys.executable, "-c", "import jax.numpy as jnp\njnp.ones(3)\nraise KeyError('x')",
                     status=1)
