@@ -272,7 +272,7 @@ for t in range(6):
         w.grad = None
     torch_xla.sync()
 """, says="torch_xla.sync(), before the first step")
-plant("longer_lstm", "shape", SHAPE, """
+plant("longer_lstm", "length", SHAPE, """
 rnn = nn.LSTM(5, 7, batch_first=True).to(dev)
 for t in [6] * 4 + [9]:
     out, _ = rnn(data(2, t, 5))  # LINE
